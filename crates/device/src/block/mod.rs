@@ -15,12 +15,14 @@
 
 mod blocking;
 mod immediate;
+mod memory;
 mod queue;
 #[cfg(test)]
 mod tests;
 
 pub use blocking::Blocking;
 pub use immediate::Immediate;
+pub use memory::{Content, MemoryDisk};
 pub use queue::{BlockQueue, Buffers, Operation, Request};
 
 use alloc::boxed::Box;
@@ -225,8 +227,11 @@ pub trait BlockDevice {
     }
 }
 
-/// Writes zeroes as any other bytes.
-fn write_zeroes<D>(disk: &mut D, offset: u64, length: u64) -> Result<(), BlockError>
+/// Writes zeroes as any other bytes: for disks that have none of their own.
+///
+/// # Errors
+/// As [`BlockDevice::write`].
+pub fn write_zeroes<D>(disk: &mut D, offset: u64, length: u64) -> Result<(), BlockError>
 where
     D: BlockDevice + ?Sized,
 {

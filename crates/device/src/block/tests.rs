@@ -2,9 +2,7 @@
 
 use super::*;
 use alloc::collections::VecDeque;
-use alloc::rc::Rc;
 use alloc::vec::Vec;
-use core::cell::RefCell;
 use hw::DmaBuf;
 use std::boxed::Box;
 
@@ -12,72 +10,11 @@ const BLOCK: usize = 512;
 const BLOCKS: usize = 64;
 const BYTES: usize = BLOCK * BLOCKS;
 
-/// A disk in memory, one of whose blocks fails, and what it was asked for.
-#[derive(Clone, Default)]
-struct Ram(Rc<RefCell<State>>);
-
-struct State {
-    bytes: Vec<u8>,
-    bad: Option<usize>,
-    asked: Vec<(u64, usize)>,
-    flushes: usize,
-    limits: Limits,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            bytes: (0..BYTES).map(|at| (at / BLOCK + at) as u8).collect(),
-            bad: None,
-            asked: Vec::new(),
-            flushes: 0,
-            limits: Limits {
-                durability: Durability::Flushed,
-                ..Limits::plain(BLOCK)
-            },
-        }
-    }
-}
-
-impl State {
-    fn transfer(&mut self, offset: u64, length: usize) -> Result<&mut [u8], BlockError> {
-        self.limits.check(BYTES as u64, offset, length as u64)?;
-        self.asked.push((offset, length));
-        let range = offset as usize..offset as usize + length;
-        match self.bad {
-            Some(bad) if range.contains(&(bad * BLOCK)) => Err(BlockError::Device(7)),
-            _ => Ok(&mut self.bytes[range]),
-        }
-    }
-}
-
-impl BlockDevice for Ram {
-    fn capacity(&self) -> u64 {
-        BYTES as u64
-    }
-
-    fn limits(&self) -> Limits {
-        self.0.borrow().limits
-    }
-
-    fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {
-        let mut state = self.0.borrow_mut();
-        blocks.copy_from_slice(state.transfer(offset, blocks.len())?);
-        Ok(())
-    }
-
-    fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<(), BlockError> {
-        let mut state = self.0.borrow_mut();
-        state
-            .transfer(offset, blocks.len())?
-            .copy_from_slice(blocks);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), BlockError> {
-        self.0.borrow_mut().flushes += 1;
-        Ok(())
-    }
+/// A disk whose bytes tell their places.
+fn ram() -> MemoryDisk {
+    let ram = MemoryDisk::new(BYTES);
+    ram.content_mut().bytes = (0..BYTES).map(|at| (at / BLOCK + at) as u8).collect();
+    ram
 }
 
 fn buffer(bytes: usize) -> DmaBuf {
@@ -85,50 +22,50 @@ fn buffer(bytes: usize) -> DmaBuf {
 }
 
 /// A device over a queue over a device, with so many buffers of so many bytes.
-fn both_ways(ram: &Ram, buffers: &[usize]) -> Blocking<Immediate<Ram>> {
+fn both_ways(ram: &MemoryDisk, buffers: &[usize]) -> Blocking<Immediate<MemoryDisk>> {
     let buffers = buffers.iter().map(|bytes| buffer(*bytes)).collect();
     Blocking::new(Immediate::new(ram.clone()), buffers)
 }
 
 #[test]
 fn blocks_go_both_ways_through_a_queue() {
-    let ram = Ram::default();
+    let ram = ram();
     let mut disk = both_ways(&ram, &[4 * BLOCK, 4 * BLOCK + 1, 5 * BLOCK]);
     let mut bytes = vec![0; BYTES - BLOCK];
     disk.read(BLOCK as u64, &mut bytes).unwrap();
-    assert_eq!(bytes, ram.0.borrow().bytes[BLOCK..]);
-    let asked = ram.0.borrow().asked.clone();
+    assert_eq!(bytes, ram.content().bytes[BLOCK..]);
+    let asked = ram.content().transfers.clone();
     assert!(asked.iter().all(|(_, length)| *length <= 4 * BLOCK));
     assert_eq!(asked.len(), (BLOCKS - 1).div_ceil(4));
     bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
     disk.write(0, &bytes).unwrap();
-    assert_eq!(bytes, ram.0.borrow().bytes[..BYTES - BLOCK]);
+    assert_eq!(bytes, ram.content().bytes[..BYTES - BLOCK]);
     disk.flush().unwrap();
-    assert_eq!(ram.0.borrow().flushes, 1);
+    assert_eq!(ram.content().flushes, 1);
     disk.write_zeroes(BLOCK as u64, 3 * BLOCK as u64).unwrap();
-    let zeroes = &ram.0.borrow().bytes[BLOCK..4 * BLOCK];
+    let zeroes = &ram.content().bytes[BLOCK..4 * BLOCK];
     assert!(zeroes.iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn a_block_that_fails_ends_its_own_request_alone() {
-    let ram = Ram::default();
-    ram.0.borrow_mut().bad = Some(3);
+    let ram = ram();
+    ram.content_mut().bad = Some(3 * BLOCK as u64);
     let mut disk = both_ways(&ram, &[BLOCK; 4]);
-    let failed = Err(BlockError::Device(7));
+    let failed = Err(BlockError::Device(1));
     assert_eq!(disk.read(0, &mut [0; 8 * BLOCK]), failed);
     assert_eq!(disk.write(0, &[0; 8 * BLOCK]), failed);
     assert_eq!(disk.read(0, &mut [0; 3 * BLOCK]), Ok(()));
     assert_eq!(disk.read(4 * BLOCK as u64, &mut [0; 4 * BLOCK]), Ok(()));
     // None of its buffers was lost.
-    ram.0.borrow_mut().bad = None;
+    ram.content_mut().bad = None;
     assert_eq!(disk.read(0, &mut [0; BYTES]), Ok(()));
 }
 
 #[test]
 fn requests_come_back_with_their_buffers_and_what_became_of_them() {
-    let ram = Ram::default();
-    ram.0.borrow_mut().bad = Some(9);
+    let ram = ram();
+    ram.content_mut().bad = Some(9 * BLOCK as u64);
     let mut queue = Immediate::new(ram.clone());
     let mut todo: VecDeque<_> = (0..2 * queue.depth() as u64)
         .map(|token| {
@@ -161,7 +98,7 @@ fn requests_come_back_with_their_buffers_and_what_became_of_them() {
         };
         assert_eq!((first.len(), second.len()), (BLOCK, BLOCK));
         if !fails {
-            let bytes = &ram.0.borrow().bytes[block * BLOCK..][..2 * BLOCK];
+            let bytes = &ram.content().bytes[block * BLOCK..][..2 * BLOCK];
             assert_eq!([first, second].concat(), bytes);
         }
     }
@@ -222,7 +159,7 @@ fn what_no_disk_can_do_is_refused_with_its_reason() {
 #[test]
 fn a_device_that_keeps_its_buffers_is_asked_no_more() {
     /// A queue that gives back no buffers.
-    struct Keeps(Immediate<Ram>);
+    struct Keeps(Immediate<MemoryDisk>);
     impl BlockQueue for Keeps {
         fn capacity(&self) -> u64 {
             self.0.capacity()
@@ -250,7 +187,7 @@ fn a_device_that_keeps_its_buffers_is_asked_no_more() {
             None
         }
     }
-    let queue = Keeps(Immediate::new(Ram::default()));
+    let queue = Keeps(Immediate::new(ram()));
     let mut disk = Blocking::new(queue, vec![buffer(BLOCK), buffer(BLOCK)]);
     assert_eq!(disk.read(0, &mut [0; BYTES]), Err(BlockError::Reset));
     assert_eq!(disk.read(0, &mut [0; BLOCK]), Err(BlockError::Gone));
