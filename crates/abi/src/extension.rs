@@ -36,8 +36,12 @@ pub mod feature {
     /// The image ends at the end of its turn when the host wants it to leave: see
     /// [`crate::share::LEAVE_OFFSET`].
     pub const LEAVE: u32 = 1 << 6;
+    /// Disks are flushed, discarded and moved in large pieces where [`super::device_flag::DISK`]
+    /// says so, and are not written where [`super::device_flag::READ_ONLY`] does.
+    pub const DISKS: u32 = 1 << 7;
     /// What the runtime does for every appliance, without its help.
-    pub const RUNTIME: u32 = VIRTIO_NET_HEADER | COUNTERS | CAPTURE | RINGS | PROGRESS | LEAVE;
+    pub const RUNTIME: u32 =
+        VIRTIO_NET_HEADER | COUNTERS | CAPTURE | RINGS | PROGRESS | LEAVE | DISKS;
     /// All that this version has.
     pub const ALL: u32 = RUNTIME | RULES;
 }
@@ -158,4 +162,12 @@ pub mod device_flag {
     /// With [`VIRTIO_NET_HEADER`]: UDP may be left unsegmented in frames that the guest writes
     /// (`VIRTIO_NET_HDR_GSO_UDP_L4`). It gets none.
     pub const UDP_SEGMENTATION: u32 = 1 << 2;
+    /// A disk that can be flushed and discarded, and on `spt` and `process` moves up to
+    /// [`crate::spt::TRANSFER_BYTES`] at once.
+    pub const DISK: u32 = 1 << 3;
+    /// A disk that is not to be written.
+    pub const READ_ONLY: u32 = 1 << 4;
+    /// A disk whose bytes pass no cache of the host's: buffers begin at a multiple of
+    /// [`crate::PAGE_SIZE`].
+    pub const DIRECT: u32 = 1 << 5;
 }

@@ -37,6 +37,11 @@ pub mod call {
     pub const MESSAGE_SEND: u16 = 0x40;
     /// [`super::Net`], what it has answered; [`super::result::AGAIN`] if it takes too long.
     pub const MESSAGE_RECEIVE: u16 = 0x41;
+    /// [`super::Block`] without bytes: what was written to the disk is durable. Outboard's own, as
+    /// is the next.
+    pub const BLOCK_FLUSH: u16 = 0x42;
+    /// [`super::Block`] without an address: these bytes of the disk are zeroes, and take no room.
+    pub const BLOCK_DISCARD: u16 = 0x43;
 }
 
 /// Most bytes of a message that reaches a register.
@@ -52,6 +57,8 @@ pub mod result {
     pub const INVALID: i32 = 2;
     /// Something else.
     pub const UNSPECIFIED: i32 = 3;
+    /// The host cannot do this with this device. Outboard's own, as its calls.
+    pub const UNSUPPORTED: i32 = 4;
 }
 
 /// What the tender tells the guest.

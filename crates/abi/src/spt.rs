@@ -35,6 +35,12 @@ pub const EPOLL_TIMER: u64 = 0xffff_fffe;
 /// Descriptor of the console.
 pub const CONSOLE_FD: i32 = 1;
 
+/// Most bytes of one transfer of a disk with [`crate::extension::device_flag::DISK`], wherever as
+/// many are left of the disk. Behind that, a transfer is of one block, as on any other disk.
+pub const TRANSFER_BYTES: u64 = 64 << 10;
+/// The same of what is discarded at once.
+pub const DISCARD_BYTES: u64 = 1 << 20;
+
 /// The x86-64 Linux system calls that a guest may make, and on what.
 pub mod syscall {
     /// `read` from a network device.
@@ -47,6 +53,13 @@ pub mod syscall {
     pub const PREAD64: u64 = 17;
     /// `pwrite64` of one block to a block device.
     pub const PWRITE64: u64 = 18;
+    /// `fdatasync` of a disk, Outboard's own as the next one.
+    pub const FDATASYNC: u64 = 75;
+    /// `fallocate` of a disk with [`DISCARD`] alone.
+    pub const FALLOCATE: u64 = 285;
+    /// Mode of `fallocate`: a hole, which reads as zeroes, in a file that stays as long as it is
+    /// (`FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE`).
+    pub const DISCARD: u32 = 3;
     /// `arch_prctl(ARCH_SET_FS)`.
     pub const ARCH_PRCTL: u64 = 158;
     /// `clock_gettime` of `CLOCK_REALTIME` or `CLOCK_MONOTONIC`.

@@ -46,6 +46,7 @@ use crate::share::{
     self, CaptureHead, CaptureRecord, Control, Exits, Report, RuleCounter, RulesStatus,
 };
 use crate::sockets;
+use crate::spt;
 use core::mem::offset_of;
 
 /// The version of everything that this module lists.
@@ -84,6 +85,8 @@ const _: () = {
     assert!(ring::word::ADDRESS == 0 && ring::word::LENGTH == 1);
     assert!(ring::word::OFFSET == 2 && ring::word::RESULT == 3);
     assert!(ring::KICK_PORT == 0x520);
+    // Disks.
+    assert!(spt::TRANSFER_BYTES == 64 << 10 && spt::DISCARD_BYTES == 1 << 20);
     // The shared file.
     assert!(share::BASE == 1 << 38 && share::COUNTERS_OFFSET == 0x1000);
     assert!(share::RULES_STATUS_OFFSET == 0x1_0000 && share::RULE_COUNTERS_OFFSET == 0x1_1000);

@@ -32,6 +32,8 @@ impl Errno {
     pub const BAD_STATE: Self = Self(77);
     /// Longer than what can be sent in one piece.
     pub const TOO_LONG: Self = Self(90);
+    /// The host cannot do this with this device.
+    pub const NOT_SUPPORTED: Self = Self(95);
     /// Addresses of this kind are not known here.
     pub const NO_FAMILY: Self = Self(97);
     /// Another socket has the address.
@@ -115,6 +117,18 @@ pub trait Host {
     /// # Errors
     /// If the host cannot.
     fn pwrite(&self, device: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno>;
+
+    /// Makes durable what was written to a disk.
+    ///
+    /// # Errors
+    /// If the host cannot.
+    fn sync(&self, device: Handle) -> Result<(), Errno>;
+
+    /// Makes these bytes of a disk zeroes, which take no room.
+    ///
+    /// # Errors
+    /// [`Errno::NOT_SUPPORTED`] if the host cannot do so with this disk.
+    fn discard(&self, device: Handle, offset: u64, length: u64) -> Result<(), Errno>;
 
     /// Writes to the console; how many bytes it took.
     ///

@@ -72,6 +72,14 @@ pub struct Puppet {
     pub disk: RefCell<Vec<u8>>,
     /// Lengths of the transfers of the disk.
     pub transfers: RefCell<Vec<usize>>,
+    /// How many of them had a buffer that begins within a page.
+    pub unaligned: Cell<usize>,
+    /// How often the disk was flushed.
+    pub syncs: Cell<usize>,
+    /// What of the disk was discarded: offsets and lengths.
+    pub discards: RefCell<Vec<(u64, u64)>>,
+    /// Whether it cannot be.
+    pub never_discards: Cell<bool>,
 }
 
 /// How a guest ended.
@@ -89,6 +97,13 @@ impl Puppet {
         let length = bytes.len().min(buffer.len());
         buffer[..length].copy_from_slice(&bytes[..length]);
         Ok(length)
+    }
+
+    fn note_transfer(&self, buffer: &[u8]) {
+        self.transfers.borrow_mut().push(buffer.len());
+        let is_aligned = buffer.as_ptr().addr().is_multiple_of(4096);
+        self.unaligned
+            .set(self.unaligned.get() + usize::from(!is_aligned));
     }
 
     fn next_write(&self, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
@@ -122,7 +137,7 @@ impl Host for Puppet {
     }
 
     fn pread(&self, _: Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        self.transfers.borrow_mut().push(buffer.len());
+        self.note_transfer(buffer);
         let disk = self.disk.borrow();
         let bytes = disk.get(offset as usize..).unwrap_or_default();
         let length = bytes.len().min(buffer.len());
@@ -131,13 +146,31 @@ impl Host for Puppet {
     }
 
     fn pwrite(&self, _: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-        self.transfers.borrow_mut().push(bytes.len());
+        self.note_transfer(bytes);
         let mut disk = self.disk.borrow_mut();
         let place = disk
             .get_mut(offset as usize..)
             .and_then(|d| d.get_mut(..bytes.len()));
         place.ok_or(Errno::IO)?.copy_from_slice(bytes);
         Ok(bytes.len())
+    }
+
+    fn sync(&self, _: Handle) -> Result<(), Errno> {
+        self.syncs.set(self.syncs.get() + 1);
+        Ok(())
+    }
+
+    fn discard(&self, _: Handle, offset: u64, length: u64) -> Result<(), Errno> {
+        self.discards.borrow_mut().push((offset, length));
+        if self.never_discards.get() {
+            return Err(Errno::NOT_SUPPORTED);
+        }
+        let mut disk = self.disk.borrow_mut();
+        let place = disk
+            .get_mut(offset as usize..)
+            .and_then(|d| d.get_mut(..length as usize));
+        place.ok_or(Errno::INVALID)?.fill(0);
+        Ok(())
     }
 
     fn print(&self, bytes: &[u8]) -> Result<usize, Errno> {

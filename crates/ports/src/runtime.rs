@@ -186,8 +186,8 @@ impl Runtime {
         {
             return Ok(Box::new(Disk::new(&attached, ring)?));
         }
-        let (host, handle) = (self.host, attached.handle);
-        Ok(Box::new(Disk::new(&attached, CallDisk { host, handle })?))
+        let calls = CallDisk::new(self.host, &attached);
+        Ok(Box::new(Disk::new(&attached, calls)?))
     }
 
     /// The sockets of this name, once; `None` if the manifest has none of this name. The host makes

@@ -58,8 +58,22 @@ fn answer(number: i32, length: u64) -> Result<usize, Errno> {
         result::OK => Ok(length as usize),
         result::AGAIN => Err(Errno::AGAIN),
         result::INVALID => Err(Errno::INVALID),
+        result::UNSUPPORTED => Err(Errno::NOT_SUPPORTED),
         _ => Err(Errno::IO),
     }
+}
+
+/// Has the host do with a disk what takes no bytes.
+fn ask(number: u16, device: Handle, offset: u64, length: u64) -> Result<(), Errno> {
+    let mut block = Block {
+        handle: device.0 as u64,
+        offset,
+        len: length,
+        ..Block::default()
+    };
+    // SAFETY: the argument has no address.
+    unsafe { call(number, &mut block) };
+    answer(block.ret, 0).map(drop)
 }
 
 #[inline]
@@ -138,6 +152,14 @@ impl Host for Hvt {
         // SAFETY: the bytes are ours to be read for their whole length.
         unsafe { call(call::BLOCK_WRITE, &mut block) };
         answer(block.ret, bytes.len() as u64)
+    }
+
+    fn sync(&self, device: Handle) -> Result<(), Errno> {
+        ask(call::BLOCK_FLUSH, device, 0, 0)
+    }
+
+    fn discard(&self, device: Handle, offset: u64, length: u64) -> Result<(), Errno> {
+        ask(call::BLOCK_DISCARD, device, offset, length)
     }
 
     /// The console takes or loses all of it.

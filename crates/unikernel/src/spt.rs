@@ -136,6 +136,21 @@ impl Host for Spt {
         unsafe { call(syscall::PWRITE64, arguments) }
     }
 
+    /// `fdatasync(2)`.
+    fn sync(&self, device: Handle) -> Result<(), Errno> {
+        let arguments = [device.0 as usize, 0, 0, 0, 0, 0];
+        // SAFETY: no pointer is passed.
+        unsafe { call(syscall::FDATASYNC, arguments) }.map(drop)
+    }
+
+    /// `fallocate(2)`.
+    fn discard(&self, device: Handle, offset: u64, length: u64) -> Result<(), Errno> {
+        let (mode, offset, length) = (syscall::DISCARD as usize, offset as usize, length as usize);
+        let arguments = [device.0 as usize, mode, offset, length, 0, 0];
+        // SAFETY: no pointer is passed.
+        unsafe { call(syscall::FALLOCATE, arguments) }.map(drop)
+    }
+
     /// `write(2)` to the console.
     fn print(&self, bytes: &[u8]) -> Result<usize, Errno> {
         self.write(Handle(CONSOLE_FD), bytes)

@@ -15,6 +15,7 @@ use crate::harness::programs;
 use crate::harness::temporary::{TemporaryFile, TemporaryFolder};
 use crate::hosts::backtrace;
 use crate::hosts::compatibility;
+use crate::hosts::disks;
 use crate::hosts::guests::{self, PROMISES, Promise};
 use crate::hosts::rings;
 use crate::hosts::state;
@@ -167,6 +168,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials.extend(backtrace::on(images, "hvt"));
     trials.extend(rings::trials(images));
     trials.extend(state::on_hvt(images));
+    trials.extend(disks::on_hvt(images));
     trials.extend(software_device::on(images, "hvt"));
     trials.extend(software_nic::on(images, "hvt"));
     trials.extend(software_virtio::on(images, "hvt"));

@@ -3,6 +3,7 @@
 pub mod backtrace;
 pub mod compatibility;
 pub mod core;
+pub mod disks;
 pub mod guests;
 pub mod hvt;
 pub mod refusals;
@@ -21,6 +22,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         refusals::trials(images),
         core::trials(images),
         state::trials(images),
+        disks::trials(images),
         hvt::trials(images, network),
         compatibility::trials(images, network),
     ]

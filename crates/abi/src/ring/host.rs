@@ -51,11 +51,7 @@ impl<'a> Server<'a> {
         Ok(Some(Request {
             address: entry[word::ADDRESS].load(Ordering::Relaxed),
             length: length as u32,
-            operation: if length >> 32 == Operation::Write as u64 {
-                Operation::Write
-            } else {
-                Operation::Read
-            },
+            operation: Operation::of(length >> 32),
             offset: entry[word::OFFSET].load(Ordering::Relaxed),
         }))
     }

@@ -128,6 +128,22 @@ pub enum Operation {
     Read = 0,
     /// Send it, or write it to the disk.
     Write = 1,
+    /// Disks with [`crate::extension::device_flag::DISK`]: make what was written durable.
+    Flush = 2,
+    /// The same disks: zeroes, which take no room. There is no buffer.
+    Discard = 3,
+}
+
+impl Operation {
+    /// The one of this number; any other is a read.
+    fn of(number: u64) -> Self {
+        match number {
+            1 => Self::Write,
+            2 => Self::Flush,
+            3 => Self::Discard,
+            _ => Self::Read,
+        }
+    }
 }
 
 /// A request.

@@ -18,8 +18,12 @@ pub(crate) struct RingDisk {
 }
 
 impl Transfer for RingDisk {
-    fn bytes_max(&self, block_size: usize) -> usize {
+    fn bytes_max(&self, block_size: usize, _: u64) -> usize {
         TRANSFER_BYTES_MAX / block_size * block_size
+    }
+
+    fn discard_bytes_max(&self, block_size: usize, _: u64) -> u64 {
+        (TRANSFER_BYTES_MAX / block_size * block_size) as u64
     }
 
     fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<usize, Errno> {
@@ -30,6 +34,15 @@ impl Transfer for RingDisk {
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
         let address = bytes.as_ptr().expose_provenance();
         self.transfer(Operation::Write, offset, address, bytes.len())
+    }
+
+    fn flush(&mut self) -> Result<(), Errno> {
+        self.transfer(Operation::Flush, 0, 0, 0).map(drop)
+    }
+
+    fn discard(&mut self, offset: u64, length: u64) -> Result<(), Errno> {
+        let discarded = self.transfer(Operation::Discard, offset, 0, length as usize);
+        discarded.map(drop)
     }
 }
 

@@ -258,7 +258,7 @@ fn a_disk_moves_all_blocks_at_once() {
             &mut server,
             &[match request.operation {
                 Operation::Read => 4096,
-                Operation::Write => -i64::from(Errno::IO.0),
+                _ => -i64::from(Errno::IO.0),
             }],
         );
     }));

@@ -1,54 +1,157 @@
 //! Files and block devices as disks.
 
 use super::Reason;
+use crate::options::Block;
+use abi::PAGE_SIZE;
+use abi::extension::{device_flag, feature};
 use abi::manifest::Device;
-use rustix::fs::{FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatxFlags};
 use rustix::io::Errno;
+use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+
+/// Disks of a guest of which each is flushed, discarded and moved in large pieces, where its image
+/// knows how: the filter of the jail has room for no more.
+pub(crate) const EXTENDED_DISKS_MAX: usize = 16;
+/// `STATX_DIOALIGN` of Linux's `include/uapi/linux/stat.h`: which alignment `O_DIRECT` takes.
+const DIRECT_ALIGNMENT: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 
 /// A disk, open and locked.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) fd: OwnedFd,
     pub(super) device: Device,
+    /// Bits of [`device_flag`].
+    pub(super) flags: u32,
 }
 
-/// Opens `path` for reading and writing and locks it, so that no two guests write one disk. The
-/// lock lasts as long as the guest.
-pub(super) fn open(path: &Path, sector_bytes: u16) -> Result<Disk, Reason> {
+/// Opens the file of `block` and locks it, so that no two guests write one disk, and none reads one
+/// that another writes. The lock lasts as long as the guest. The image has these `features`, and
+/// so many `disks`.
+pub(super) fn open(block: &Block, features: u32, disks: usize) -> Result<Disk, Reason> {
     let system = |step| move |error: Errno| Reason::System(step, error.into());
-    // NONBLOCK: a FIFO of this name must not hold the start up.
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(open_reason)?;
-    let stat = rustix::fs::fstat(&fd).map_err(system("no status"))?;
-    let file_type = FileType::from_raw_mode(stat.st_mode);
-    if !matches!(file_type, FileType::RegularFile | FileType::BlockDevice) {
-        return Err(Reason::NotBlock);
-    }
-    match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Err(Reason::Busy),
+    let (fd, stat) = open_file(block)?;
+    let lock = match block.read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    match rustix::fs::flock(&fd, lock) {
+        Err(Errno::WOULDBLOCK) => return Err(Reason::Locked(holder(&stat))),
         locked => locked.map_err(system("cannot be locked"))?,
     }
     let capacity = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(system("no size"))?;
-    if capacity == 0 || !capacity.is_multiple_of(u64::from(sector_bytes)) {
+    let block_size = block.sector_bytes;
+    if capacity == 0 || !capacity.is_multiple_of(u64::from(block_size)) {
         return Err(Reason::Size {
             size: capacity,
-            sector: sector_bytes,
+            sector: block_size,
         });
+    }
+    let mut flags = 0;
+    if features & feature::DISKS != 0 && disks <= EXTENDED_DISKS_MAX {
+        flags |= device_flag::DISK;
+    }
+    if block.read_only {
+        flags |= device_flag::READ_ONLY;
+    }
+    if block.direct {
+        if flags & device_flag::DISK == 0 {
+            return Err(Reason::DirectUnknown);
+        }
+        check_direct(&fd, block_size)?;
+        flags |= device_flag::DIRECT;
     }
     let device = Device::Block {
         capacity,
-        block_size: sector_bytes,
+        block_size,
     };
-    Ok(Disk { fd, device })
+    Ok(Disk { fd, device, flags })
 }
 
-fn open_reason(error: Errno) -> Reason {
+/// Opens a file or block device, and nothing else.
+fn open_file(block: &Block) -> Result<(OwnedFd, Stat), Reason> {
+    let system = |step| move |error: Errno| Reason::System(step, error.into());
+    // NONBLOCK: a FIFO of this name must not hold the start up.
+    let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
+    flags |= match block.read_only {
+        true => OFlags::RDONLY,
+        false => OFlags::RDWR,
+    };
+    if block.direct {
+        flags |= OFlags::DIRECT;
+    }
+    // EXCL: a block device that is mounted, or part of another one, is in use (open(2)).
+    let found = rustix::fs::stat(&block.path);
+    let is_device = found.is_ok_and(|stat| is(&stat, FileType::BlockDevice));
+    if is_device && !block.read_only {
+        flags |= OFlags::EXCL;
+    }
+    let fd = match rustix::fs::open(&block.path, flags, Mode::empty()) {
+        Err(Errno::INVAL) if block.direct => return Err(Reason::NoDirect),
+        opened => opened.map_err(|error| open_reason(error, block.read_only))?,
+    };
+    let stat = rustix::fs::fstat(&fd).map_err(system("no status"))?;
+    match is(&stat, FileType::RegularFile) || is(&stat, FileType::BlockDevice) {
+        true => Ok((fd, stat)),
+        false => Err(Reason::NotBlock),
+    }
+}
+
+fn is(stat: &Stat, file_type: FileType) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == file_type
+}
+
+/// Whether transfers of one sector, from and to whole pages, pass no cache. A kernel that does not
+/// say so finds out with the first.
+fn check_direct(fd: &OwnedFd, sector: u16) -> Result<(), Reason> {
+    let status = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, DIRECT_ALIGNMENT);
+    let Ok(status) = status else {
+        return Ok(());
+    };
+    if status.stx_mask & DIRECT_ALIGNMENT.bits() == 0 {
+        return Ok(());
+    }
+    match (status.stx_dio_mem_align, status.stx_dio_offset_align) {
+        (0, _) | (_, 0) => Err(Reason::NoDirect),
+        (memory, _) if u64::from(memory) > PAGE_SIZE => Err(Reason::NoDirect),
+        (_, offset) if offset > u32::from(sector) => Err(Reason::DirectSector(offset)),
+        _ => Ok(()),
+    }
+}
+
+/// The process that has locked the file, and what it is called, as far as this user may know.
+fn holder(stat: &Stat) -> Option<(i32, String)> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let pid = holder_in(&locks, stat.st_dev, stat.st_ino)?;
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+    Some((pid, name.unwrap_or_default().trim().to_owned()))
+}
+
+/// The process that has locked this file, in the text of `/proc/locks` (proc(5)):
+/// `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`.
+fn holder_in(locks: &str, device: u64, inode: u64) -> Option<i32> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let file = format!("{major:02x}:{minor:02x}:{inode}");
+    let fields = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let kind = words.next()?;
+        let pid = words.nth(2)?.parse::<i32>().ok()?;
+        // A process of another namespace has no number here.
+        (kind == "FLOCK" && words.next()? == file && pid > 0).then_some(pid)
+    };
+    locks.lines().find_map(fields)
+}
+
+fn open_reason(error: Errno, read_only: bool) -> Reason {
     match error {
+        Errno::ACCESS | Errno::PERM if read_only => {
+            Reason::Permission("make it readable for this user".to_owned())
+        }
         Errno::ACCESS | Errno::PERM => {
             Reason::Permission("make it readable and writable for this user".to_owned())
         }
+        Errno::ROFS => Reason::System("add --block-read-only:NAME=on", error.into()),
+        Errno::BUSY => Reason::Busy,
         Errno::NOENT => Reason::System("create it with: truncate -s 1M FILE", error.into()),
         Errno::ISDIR | Errno::NXIO => Reason::NotBlock,
         _ => Reason::System("cannot be opened", error.into()),
@@ -59,27 +162,87 @@ fn open_reason(error: Errno) -> Reason {
 mod tests {
     use super::*;
     use std::fs::File;
+    use std::path::{Path, PathBuf};
 
-    fn file(name: &str, bytes: u64) -> std::path::PathBuf {
+    fn file(name: &str, bytes: u64) -> PathBuf {
         let path = std::env::temp_dir().join(format!("tender-{}-{name}", std::process::id()));
         File::create(&path).unwrap().set_len(bytes).unwrap();
         path
     }
 
+    fn block(path: &Path, sector_bytes: u16) -> Block {
+        Block {
+            name: "disk".to_owned(),
+            path: path.to_owned(),
+            sector_bytes,
+            read_only: false,
+            direct: false,
+        }
+    }
+
+    fn open_plain(path: &Path, sector_bytes: u16) -> Result<Disk, Reason> {
+        open(&block(path, sector_bytes), feature::RUNTIME, 1)
+    }
+
     #[test]
-    fn a_file_is_a_disk_of_its_size() {
+    fn a_file_is_a_disk_of_its_size_that_one_guest_has() {
         let path = file("disk", 8192);
-        let disk = open(&path, 4096).unwrap();
-        assert_eq!(
-            disk.device,
-            Device::Block {
-                capacity: 8192,
-                block_size: 4096
+        let disk = open_plain(&path, 4096).unwrap();
+        let expected = Device::Block {
+            capacity: 8192,
+            block_size: 4096,
+        };
+        assert_eq!((disk.device, disk.flags), (expected, device_flag::DISK));
+        match open_plain(&path, 4096) {
+            Err(Reason::Locked(Some((pid, name)))) => {
+                assert_eq!(pid.cast_unsigned(), std::process::id());
+                assert!(!name.is_empty());
             }
-        );
-        assert!(matches!(open(&path, 4096), Err(Reason::Busy)));
+            other => panic!("{other:?}"),
+        }
         drop(disk);
-        open(&path, 512).unwrap();
+        open_plain(&path, 512).unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_disk_that_is_only_read_has_many_readers_and_no_writer() {
+        let path = file("read-only", 8192);
+        let reads = Block {
+            read_only: true,
+            ..block(&path, 512)
+        };
+        let open_one = || open(&reads, feature::RUNTIME, 1).unwrap();
+        let (first, second) = (open_one(), open_one());
+        let flags = device_flag::DISK | device_flag::READ_ONLY;
+        assert_eq!((first.flags, second.flags), (flags, flags));
+        let refused = open_plain(&path, 512);
+        assert!(matches!(refused, Err(Reason::Locked(_))));
+        let written = rustix::io::pwrite(&first.fd, &[1], 0);
+        assert_eq!(written, Err(Errno::BADF));
+        drop((first, second));
+        let _writes = open_plain(&path, 512).unwrap();
+        let refused = open(&reads, feature::RUNTIME, 1);
+        assert!(matches!(refused, Err(Reason::Locked(_))));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn an_image_is_told_what_it_knows_of() {
+        let path = file("told", 8192);
+        let flags = |features, disks| open(&block(&path, 512), features, disks).unwrap().flags;
+        assert_eq!(flags(0, 1), 0);
+        assert_eq!(flags(feature::DISKS, EXTENDED_DISKS_MAX), device_flag::DISK);
+        assert_eq!(flags(feature::DISKS, EXTENDED_DISKS_MAX + 1), 0);
+        let direct = Block {
+            direct: true,
+            ..block(&path, 512)
+        };
+        let refused = open(&direct, 0, 1);
+        assert!(matches!(
+            refused,
+            Err(Reason::DirectUnknown | Reason::NoDirect)
+        ));
         std::fs::remove_file(path).unwrap();
     }
 
@@ -88,7 +251,7 @@ mod tests {
         for (bytes, sector) in [(0, 512), (6144, 4096), (513, 512)] {
             let path = file(&format!("size{bytes}"), bytes);
             assert!(
-                matches!(open(&path, sector), Err(Reason::Size { .. })),
+                matches!(open_plain(&path, sector), Err(Reason::Size { .. })),
                 "{bytes}"
             );
             std::fs::remove_file(path).unwrap();
@@ -97,9 +260,21 @@ mod tests {
 
     #[test]
     fn what_is_no_file_is_refused() {
-        let reason = |path: &str| open(Path::new(path), 512).unwrap_err();
+        let reason = |path: &str| open_plain(Path::new(path), 512).unwrap_err();
         assert!(matches!(reason("/"), Reason::NotBlock));
         assert!(matches!(reason("/dev/null"), Reason::NotBlock));
         assert!(matches!(reason("/nonexistent"), Reason::System(..)));
+    }
+
+    #[test]
+    fn who_has_a_lock_is_read_from_the_kernels_table() {
+        let locks = "1: POSIX  ADVISORY  WRITE 7 fe:00:5678 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 fe:01:5678 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE -1 fe:00:5678 0 EOF\n\
+                     3: -> FLOCK\n\n\
+                     4: FLOCK  ADVISORY  READ 42 fe:00:5678 0 EOF\n";
+        let device = rustix::fs::makedev(0xfe, 0);
+        assert_eq!(holder_in(locks, device, 5678), Some(42));
+        assert_eq!(holder_in(locks, device, 567), None);
     }
 }

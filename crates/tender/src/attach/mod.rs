@@ -7,12 +7,14 @@ pub mod region;
 mod sockets;
 mod tap;
 
-use crate::check::{Memory, Pairs, Source};
+use crate::check::{Memory, Pair, Pairs, Source};
 use crate::options::{Net, NetSource, Options};
 use crate::suggest;
 use abi::extension::{device_flag, feature};
 use abi::manifest::Device;
 use abi::region::Request;
+#[cfg(test)]
+pub(crate) use block::EXTENDED_DISKS_MAX;
 use image::Image;
 use linux::descriptor;
 use linux::mtu::Watch;
@@ -36,6 +38,13 @@ pub struct Attached {
     pub fd: OwnedFd,
     /// Bits of [`device_flag`] that the guest is told.
     pub flags: u32,
+}
+
+impl Attached {
+    /// Whether it is a disk that is not to be written.
+    pub fn is_read_only(&self) -> bool {
+        self.flags & device_flag::READ_ONLY != 0
+    }
 }
 
 /// Why a device cannot be attached.
@@ -75,8 +84,16 @@ pub enum Reason {
     Mtu(i32),
     /// The tap gives virtio-net headers that the image does not understand.
     Headers,
+    /// Another process has locked it: its number and name, if that is known.
+    Locked(Option<(i32, String)>),
     /// Not a file or a block device.
     NotBlock,
+    /// The file system or device cannot do without the host's cache.
+    NoDirect,
+    /// It can, but not by sectors as small as that; bytes of one.
+    DirectSector(u32),
+    /// The image does not know that its buffers have to begin at pages.
+    DirectUnknown,
     /// The size is not a multiple of the sector's, or zero.
     Size {
         /// Of the file, in bytes.
@@ -148,6 +165,28 @@ impl fmt::Display for Reason {
                 f,
                 "the tap was opened with IFF_VNET_HDR, which this image does not understand; open \
                  it without"
+            ),
+            Self::Locked(None) => Self::Busy.fmt(f),
+            Self::Locked(Some((pid, name))) => write!(
+                f,
+                "in use by process {pid} ({}); stop that or choose another, or add \
+                 --block-read-only:NAME=on to both",
+                name.escape_debug()
+            ),
+            Self::NoDirect => write!(
+                f,
+                "its file system cannot pass the host's cache by; remove --block-direct"
+            ),
+            Self::DirectSector(bytes) => write!(
+                f,
+                "without the host's cache it has sectors of {bytes} bytes; add \
+                 --block-sector-size:NAME={bytes}"
+            ),
+            Self::DirectUnknown => write!(
+                f,
+                "this image needs the host's cache, since it was built for another version or has \
+                 more than {} disks; remove --block-direct",
+                block::EXTENDED_DISKS_MAX
             ),
             Self::NotBlock => write!(f, "neither a file nor a block device; name one"),
             Self::Size { size, sector } => write!(
@@ -252,6 +291,8 @@ pub struct Attachments {
 pub fn attach(pairs: &Pairs<'_>, options: &Options, image: &Image) -> Result<Attachments, Error> {
     let features = image.extension.map_or(0, |extension| extension.features);
     let understands = features & feature::VIRTIO_NET_HEADER != 0;
+    let is_disk = |pair: &&Pair<'_>| matches!(pair.source, Source::Block(_));
+    let disks = pairs.devices.iter().filter(is_disk).count();
     let mut macvtaps = Vec::new();
     let mut devices = Vec::with_capacity(pairs.devices.len());
     for pair in &pairs.devices {
@@ -289,12 +330,12 @@ pub fn attach(pairs: &Pairs<'_>, options: &Options, image: &Image) -> Result<Att
                     option: option(),
                     reason,
                 };
-                let disk = block::open(&block.path, block.sector_bytes).map_err(reason)?;
+                let disk = block::open(block, features, disks).map_err(reason)?;
                 Attached {
                     index,
                     device: disk.device,
                     fd: disk.fd,
-                    flags: 0,
+                    flags: disk.flags,
                 }
             }
         });

@@ -3,9 +3,10 @@
 
 use super::ring_service::Descriptors;
 use crate::jail::{self, Argument, Error, Grants, Rule, Step};
+use abi::extension::device_flag;
 use abi::manifest::Device;
 use abi::spt::CONSOLE_FD;
-use abi::spt::syscall::MSG_NOSIGNAL;
+use abi::spt::syscall::{DISCARD, MSG_NOSIGNAL};
 use std::io;
 use std::os::fd::RawFd;
 
@@ -35,7 +36,7 @@ impl TenderGrants {
     /// The numbers of all of it.
     pub fn descriptors(&self) -> Vec<RawFd> {
         let grants = &self.guest;
-        let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
+        let mut keep: Vec<RawFd> = grants.devices.iter().map(|one| one.fd).collect();
         keep.extend([grants.epoll_fd, grants.timer_fd, self.vcpu]);
         keep.extend([CONSOLE_FD, ERROR_FD]);
         keep.extend(grants.event_fd);
@@ -116,9 +117,9 @@ pub fn rules(tender: &TenderGrants) -> Vec<Rule> {
         ));
         rules.push(rule(libc::SYS_read, &[fd], "the answer"));
     }
-    for (number, device) in &grants.devices {
-        let fd = fd(*number);
-        match *device {
+    for granted in &grants.devices {
+        let fd = fd(granted.fd);
+        match granted.device {
             Device::Net { .. } => {
                 rules.push(rule(libc::SYS_read, &[fd], "receive a frame"));
                 rules.push(rule(libc::SYS_write, &[fd], "send a frame"));
@@ -130,7 +131,23 @@ pub fn rules(tender: &TenderGrants) -> Vec<Rule> {
                     LongAtMost(3, capacity.saturating_sub(1)),
                 ];
                 rules.push(rule(libc::SYS_pread64, &bounds, "read a disk"));
-                rules.push(rule(libc::SYS_pwrite64, &bounds, "write a disk"));
+                if !granted.is_read_only() {
+                    rules.push(rule(libc::SYS_pwrite64, &bounds, "write a disk"));
+                }
+                if granted.flags & device_flag::DISK != 0 {
+                    rules.push(rule(libc::SYS_fdatasync, &[fd], "flush a disk"));
+                    let bounds = [
+                        fd,
+                        Int(1, DISCARD),
+                        LongAtMost(2, capacity.saturating_sub(1)),
+                        LongAtMost(3, capacity),
+                    ];
+                    rules.push(rule(
+                        libc::SYS_fallocate,
+                        &bounds,
+                        "discard parts of a disk",
+                    ));
+                }
             }
             // No jail has any.
             Device::Sockets => {}

@@ -1,9 +1,11 @@
 //! The jail: what a guest may ask of the kernel, and everything else taken away.
 
+use crate::attach::Attached;
 use crate::core_file::FRONT_BYTES;
 use abi::PAGE_SIZE;
+use abi::extension::device_flag;
 use abi::manifest::Device;
-use abi::spt::{CONSOLE_FD, syscall};
+use abi::spt::{CONSOLE_FD, DISCARD_BYTES, TRANSFER_BYTES, syscall};
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetError, Scope};
 use linux::descriptor;
 use rustix::io::Errno;
@@ -15,7 +17,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 use std::fmt;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// What the guest has been given.
 #[derive(Clone, Debug)]
@@ -34,11 +36,38 @@ pub struct Grants {
     pub sockets: Vec<RawFd>,
     /// What wakes the other ends of links up.
     pub bells: Vec<RawFd>,
-    /// The devices and their descriptors.
-    pub devices: Vec<(RawFd, Device)>,
+    /// The devices.
+    pub devices: Vec<Granted>,
     /// What this process writes a core file to if the guest fails, and how many bytes of memory
     /// the guest has.
     pub core_file: Option<(RawFd, u64)>,
+}
+
+/// A device that was given.
+#[derive(Clone, Copy, Debug)]
+pub struct Granted {
+    /// Its descriptor.
+    pub fd: RawFd,
+    /// What it is.
+    pub device: Device,
+    /// Bits of [`device_flag`].
+    pub flags: u32,
+}
+
+impl Granted {
+    /// The device that was attached.
+    pub fn of(attached: &Attached) -> Self {
+        Self {
+            fd: attached.fd.as_raw_fd(),
+            device: attached.device,
+            flags: attached.flags,
+        }
+    }
+
+    /// Whether it is a disk that is not to be written.
+    pub fn is_read_only(&self) -> bool {
+        self.flags & device_flag::READ_ONLY != 0
+    }
 }
 
 /// A system call that the guest may make.
@@ -136,7 +165,7 @@ impl Step {
 
 /// All that a guest with `grants` may ask of the kernel.
 pub fn rules(grants: &Grants) -> Vec<Rule> {
-    use Argument::{Int, Long, LongAtMost};
+    use Argument::Int;
     let int = |fd: RawFd| fd.cast_unsigned();
     let rule = |syscall, arguments: &[Argument], reason| Rule {
         syscall,
@@ -144,9 +173,9 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
         reason,
     };
     let mut rules = Vec::with_capacity(8 + 2 * grants.devices.len());
-    for (fd, device) in &grants.devices {
-        let fd = Int(0, int(*fd));
-        match *device {
+    for granted in &grants.devices {
+        let fd = Int(0, int(granted.fd));
+        match granted.device {
             Device::Net { .. } => {
                 rules.push(rule(syscall::READ, &[fd], "receive a frame"));
                 rules.push(rule(syscall::WRITE, &[fd], "send a frame"));
@@ -154,17 +183,7 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
             Device::Block {
                 capacity,
                 block_size,
-            } => {
-                let size = u64::from(block_size);
-                let last = LongAtMost(3, capacity.saturating_sub(size));
-                let one = Long(2, size);
-                rules.push(rule(syscall::PREAD64, &[fd, one, last], "read one block"));
-                rules.push(rule(
-                    syscall::PWRITE64,
-                    &[fd, one, last],
-                    "write one block, never past the end: a file would grow",
-                ));
-            }
+            } => rules.extend(disk(granted, capacity, block_size.into())),
             // No jail has any.
             Device::Sockets => {}
         }
@@ -204,6 +223,51 @@ pub fn rules(grants: &Grants) -> Vec<Rule> {
         "thread-local storage of C guests",
     ));
     rules.push(rule(syscall::EXIT_GROUP, &[], "end"));
+    rules
+}
+
+/// To use a disk of so many bytes in blocks of this size: one block at once, never past the end,
+/// where a file would grow. An image that knows of more may flush it, discard blocks of it, and do
+/// more at once as far from the end as that reaches.
+fn disk(granted: &Granted, capacity: u64, block: u64) -> Vec<Rule> {
+    use Argument::{Int, Long, LongAtMost};
+    let fd = Int(0, granted.fd.cast_unsigned());
+    let (mut rules, knows_more) = (Vec::new(), granted.flags & device_flag::DISK != 0);
+    // One that knows of nothing gets an error for each write.
+    let writes = !(knows_more && granted.is_read_only());
+    let mut add = |syscall, arguments: &[Argument], reason| {
+        rules.push(Rule {
+            syscall,
+            arguments: arguments.to_vec(),
+            reason,
+        });
+    };
+    let last = capacity.saturating_sub(block);
+    let one = [fd, Long(2, block), LongAtMost(3, last)];
+    add(syscall::PREAD64, &one, "read one block");
+    if writes {
+        add(syscall::PWRITE64, &one, "write one block");
+    }
+    if !knows_more {
+        return rules;
+    }
+    if let Some(last) = capacity.checked_sub(TRANSFER_BYTES) {
+        let several = [fd, LongAtMost(2, TRANSFER_BYTES), LongAtMost(3, last)];
+        add(syscall::PREAD64, &several, "read several blocks");
+        if writes {
+            add(syscall::PWRITE64, &several, "write several blocks");
+        }
+    }
+    if writes {
+        add(syscall::FDATASYNC, &[fd], "make what was written durable");
+        let hole = Int(1, syscall::DISCARD);
+        let one = [fd, hole, LongAtMost(2, last), Long(3, block)];
+        add(syscall::FALLOCATE, &one, "discard one block");
+        if let Some(last) = capacity.checked_sub(DISCARD_BYTES) {
+            let several = [fd, hole, LongAtMost(2, last), LongAtMost(3, DISCARD_BYTES)];
+            add(syscall::FALLOCATE, &several, "discard several blocks");
+        }
+    }
     rules
 }
 
@@ -318,7 +382,7 @@ fn condition(argument: &Argument) -> Result<SeccompCondition, seccompiler::Backe
 /// # Errors
 /// The first step that fails.
 pub fn close(grants: &Grants, filter: &BpfProgram) -> Result<(), Error> {
-    let mut keep: Vec<RawFd> = grants.devices.iter().map(|(fd, _)| *fd).collect();
+    let mut keep: Vec<RawFd> = grants.devices.iter().map(|one| one.fd).collect();
     keep.extend([CONSOLE_FD, grants.epoll_fd, grants.timer_fd]);
     keep.extend(grants.quiet_fd);
     keep.extend(grants.event_fd);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::attach::EXTENDED_DISKS_MAX;
 
 const EPOLL: RawFd = 5;
 const QUIET: RawFd = 17;
@@ -8,6 +9,10 @@ const EVENT: RawFd = 9;
 const BELL: RawFd = 16;
 const NET: RawFd = 7;
 const DISK: RawFd = 8;
+/// A disk of an image that knows of more than blocks, and one that is not to be written.
+const MORE: RawFd = 18;
+const READ: RawFd = 19;
+const SMALL: u64 = 8 << 20;
 const CAPACITY: u64 = 1 << 33;
 const BLOCK: u16 = 4096;
 
@@ -15,7 +20,11 @@ const X86_64: u32 = 0xc000_003e;
 const I386: u32 = 0x4000_0003;
 const X32_BIT: u64 = 0x4000_0000;
 
-/// A network, a disk, and what else a guest is lent.
+fn granted(fd: RawFd, device: Device, flags: u32) -> Granted {
+    Granted { fd, device, flags }
+}
+
+/// A network, disks, and what else a guest is lent.
 pub(crate) fn grants() -> Grants {
     let net = Device::Net {
         mac: [2; 6],
@@ -23,6 +32,10 @@ pub(crate) fn grants() -> Grants {
     };
     let disk = Device::Block {
         capacity: CAPACITY,
+        block_size: BLOCK,
+    };
+    let small = Device::Block {
+        capacity: SMALL,
         block_size: BLOCK,
     };
     Grants {
@@ -33,7 +46,12 @@ pub(crate) fn grants() -> Grants {
         held: Vec::new(),
         sockets: vec![SOCKET],
         bells: vec![BELL],
-        devices: vec![(NET, net), (DISK, disk)],
+        devices: vec![
+            granted(NET, net, 0),
+            granted(DISK, disk, 0),
+            granted(MORE, small, device_flag::DISK),
+            granted(READ, disk, device_flag::DISK | device_flag::READ_ONLY),
+        ],
         core_file: None,
     }
 }
@@ -165,6 +183,78 @@ fn a_disk_is_read_and_written_by_whole_blocks_inside() {
         }
         forbidden(number, &[NET_FD, 0x10_0000, block, 0]);
         forbidden(number, &[1, 0x10_0000, block, 0]);
+    }
+}
+
+#[test]
+fn an_image_that_knows_of_more_does_more_and_never_past_the_end() {
+    const MORE_FD: u64 = MORE as u64;
+    let block = u64::from(BLOCK);
+    for number in [syscall::PREAD64, syscall::PWRITE64] {
+        let several = TRANSFER_BYTES;
+        for (length, offset) in [
+            (several, 0),
+            (several, SMALL - several),
+            (3 * block, SMALL - several),
+            (block, SMALL - block),
+        ] {
+            allowed(number, &[MORE_FD, 0x10_0000, length, offset]);
+            // Others do one block.
+            let verdict = verdict(number, &[DISK_FD, 0x10_0000, length, offset]);
+            assert_eq!(verdict == ALLOW, length == block, "{length} {offset}");
+        }
+        for (length, offset) in [
+            (several + 1, 0),
+            (several, SMALL - several + 1),
+            (2 * block, SMALL - block),
+            (block, SMALL),
+            (block, u64::MAX),
+            (u64::MAX, 0),
+        ] {
+            forbidden(number, &[MORE_FD, 0x10_0000, length, offset]);
+        }
+    }
+}
+
+#[test]
+fn a_disk_is_flushed_and_discarded_in_one_way_where_the_image_knows_of_it() {
+    const MORE_FD: u64 = MORE as u64;
+    let (hole, block) = (u64::from(syscall::DISCARD), u64::from(BLOCK));
+    allowed(syscall::FDATASYNC, &[MORE_FD]);
+    for (offset, length) in [
+        (0, block),
+        (SMALL - block, block),
+        (0, DISCARD_BYTES),
+        (SMALL - DISCARD_BYTES, DISCARD_BYTES),
+    ] {
+        allowed(syscall::FALLOCATE, &[MORE_FD, hole, offset, length]);
+        // Without KEEP_SIZE, without the hole, and what else there is: a file would grow or shrink.
+        for mode in [0, 1, 2, 3 | 4, 8, 0x10, 0x11, 0x20, 0x40] {
+            forbidden(syscall::FALLOCATE, &[MORE_FD, mode, offset, length]);
+        }
+    }
+    for (offset, length) in [
+        (SMALL, block),
+        (SMALL - DISCARD_BYTES + 1, DISCARD_BYTES),
+        (0, DISCARD_BYTES + 1),
+        (SMALL - block, 2 * block),
+        (u64::MAX, block),
+    ] {
+        forbidden(syscall::FALLOCATE, &[MORE_FD, hole, offset, length]);
+    }
+    for fd in [0, 1, NET_FD, DISK_FD, READ as u64, EPOLL as u64] {
+        forbidden(syscall::FDATASYNC, &[fd]);
+        forbidden(syscall::FALLOCATE, &[fd, hole, 0, block]);
+    }
+}
+
+#[test]
+fn a_disk_that_is_read_only_is_not_written() {
+    const READ_FD: u64 = READ as u64;
+    let block = u64::from(BLOCK);
+    for length in [block, TRANSFER_BYTES] {
+        allowed(syscall::PREAD64, &[READ_FD, 0x10_0000, length, 0]);
+        forbidden(syscall::PWRITE64, &[READ_FD, 0x10_0000, length, 0]);
     }
 }
 
@@ -315,7 +405,7 @@ fn a_manifest_full_of_disks_fits_into_a_filter() {
         capacity: CAPACITY,
         block_size: BLOCK,
     };
-    let devices = (10..73).map(|fd| (fd, disk)).collect();
+    let devices = (10..73).map(|fd| granted(fd, disk, 0)).collect();
     let grants = Grants {
         epoll_fd: EPOLL,
         quiet_fd: None,
@@ -340,6 +430,18 @@ fn a_manifest_full_of_disks_fits_into_a_filter() {
         [73, 0, u64::from(BLOCK), 0, 0, 0],
     );
     assert_eq!(run(&program, &beyond), KILL_PROCESS);
+    // As many as there may be that do more.
+    let devices = &grants.devices;
+    let more = devices[..EXTENDED_DISKS_MAX].iter().map(|one| Granted {
+        flags: device_flag::DISK,
+        ..*one
+    });
+    let devices = more.chain(devices[EXTENDED_DISKS_MAX..].iter().copied());
+    let grants = Grants {
+        devices: devices.collect(),
+        ..grants
+    };
+    compile(&rules(&grants), false).unwrap();
 }
 
 #[test]

@@ -134,6 +134,10 @@ pub struct Block {
     pub path: PathBuf,
     /// Size of a sector in bytes, a power of two from 512.
     pub sector_bytes: u16,
+    /// Whether it is not to be written.
+    pub read_only: bool,
+    /// Whether its bytes pass the host's cache by.
+    pub direct: bool,
 }
 
 /// Where a guest runs.
@@ -311,6 +315,8 @@ struct Draft {
     links: Vec<Link>,
     states: Vec<State>,
     sector_sizes: Vec<(String, u16)>,
+    read_only: Vec<(String, ())>,
+    direct: Vec<(String, ())>,
     sleepless: bool,
     create_taps: bool,
     host: Option<Host>,
@@ -474,6 +480,8 @@ impl Draft {
             "--net-offload",
             "--block",
             "--block-sector-size",
+            "--block-read-only",
+            "--block-direct",
             "--sockets",
             "--pci",
         ];
@@ -521,12 +529,11 @@ impl Draft {
                     name,
                     path,
                     sector_bytes,
+                    read_only: false,
+                    direct: false,
                 });
             }
-            _ => {
-                let bytes = sector_bytes(typed)?;
-                insert(&mut self.sector_sizes, name, bytes).ok_or_else(twice)?;
-            }
+            _ => self.block_option(key, name, typed)?.ok_or_else(twice)?,
         }
         Ok(())
     }
@@ -543,6 +550,27 @@ impl Draft {
             "--net-mtu" => insert(&mut self.mtus, name, mtu(typed)?),
             _ if typed.value == b"off" => insert(&mut self.offloads_off, name, ()),
             _ => return Err(typed.wrong("off; offloads are used wherever both sides can")),
+        })
+    }
+
+    /// What is said of a disk beside what it is; `None` if it was said before.
+    fn block_option(
+        &mut self,
+        key: &str,
+        name: String,
+        typed: &Typed<'_>,
+    ) -> Result<Option<()>, Error> {
+        let on = || (typed.value == b"on").then_some(());
+        Ok(match key {
+            "--block-read-only" => {
+                on().ok_or_else(|| typed.wrong("on; without it, the disk is written"))?;
+                insert(&mut self.read_only, name, ())
+            }
+            "--block-direct" => {
+                on().ok_or_else(|| typed.wrong("on; without it, the host caches the disk"))?;
+                insert(&mut self.direct, name, ())
+            }
+            _ => insert(&mut self.sector_sizes, name, sector_bytes(typed)?),
         })
     }
 
@@ -567,15 +595,13 @@ impl Draft {
             find_net(&mut self.nets, "net-offload", name)?.offload = false;
         }
         for (name, bytes) in self.sector_sizes {
-            let block = self.blocks.iter_mut().find(|block| block.name == name);
-            let (option, attach) = ("block-sector-size", "block:NAME=PATH");
-            block
-                .ok_or(Error::Unattached {
-                    option,
-                    name,
-                    attach,
-                })?
-                .sector_bytes = bytes;
+            find_block(&mut self.blocks, "block-sector-size", name)?.sector_bytes = bytes;
+        }
+        for (name, ()) in self.read_only {
+            find_block(&mut self.blocks, "block-read-only", name)?.read_only = true;
+        }
+        for (name, ()) in self.direct {
+            find_block(&mut self.blocks, "block-direct", name)?.direct = true;
         }
         Ok(Options {
             memory_bytes: self.memory_mib.unwrap_or(MEM_MIB_DEFAULT) << 20,
@@ -619,6 +645,20 @@ fn find_net<'a>(
     let attach = "net:NAME=IFACE";
     let net = nets.iter_mut().find(|net| net.name == name);
     net.ok_or(Error::Unattached {
+        option,
+        name,
+        attach,
+    })
+}
+
+fn find_block<'a>(
+    blocks: &'a mut [Block],
+    option: &'static str,
+    name: String,
+) -> Result<&'a mut Block, Error> {
+    let attach = "block:NAME=PATH";
+    let block = blocks.iter_mut().find(|block| block.name == name);
+    block.ok_or(Error::Unattached {
         option,
         name,
         attach,

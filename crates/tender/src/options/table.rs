@@ -44,6 +44,14 @@ pub const CHOICES: &[Choice] = &[
         "bytes in a sector of disk NAME (default 512)",
     ),
     choice(
+        "--block-read-only:NAME=on",
+        "disk NAME is read and not written, by several guests at once if need be",
+    ),
+    choice(
+        "--block-direct:NAME=on",
+        "disk NAME passes the host's cache by (O_DIRECT)",
+    ),
+    choice(
         "--sockets:NAME=host",
         "process: attach the sockets of this network namespace as NAME",
     ),

@@ -85,9 +85,13 @@ fn a_disk_takes_its_sector_size_in_any_order() {
         "--block-sector-size:d=4096",
         "--block:d=a=b",
         "--block:e=e",
+        "--block-read-only:d=on",
+        "--block-direct:e=on",
         "x",
     ]);
     let block = |name: &str, path: &str, sector_bytes| Block {
+        read_only: name == "d",
+        direct: name == "e",
         name: name.into(),
         path: path.into(),
         sector_bytes,
@@ -158,6 +162,8 @@ fn values_that_are_none_are_refused() {
         "--net-offload:a=on",
         "--block:d=",
         "--block-sector-size:d=256",
+        "--block-read-only:d=off",
+        "--block-direct:d=yes",
         "--block-sector-size:d=521",
         "--block-sector-size:d=65536",
         "--host=xen",

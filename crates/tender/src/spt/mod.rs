@@ -6,7 +6,7 @@ pub(crate) mod signal;
 
 use crate::boot;
 use crate::core_file::CoreFile;
-use crate::jail::{self, Grants};
+use crate::jail::{self, Granted, Grants};
 use crate::memory::{self, Gpa, Plan, Segment};
 use crate::options::Host;
 use crate::share;
@@ -143,7 +143,7 @@ fn grants(resources: &Resources) -> Grants {
             .collect(),
         bells: links.map(|link| link.peer_bell.as_raw_fd()).collect(),
         sockets: resources.attachments.pci.sockets().collect(),
-        devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
+        devices: devices.map(Granted::of).collect(),
         core_file: None,
     }
 }

@@ -14,8 +14,8 @@ fn main() {
     let disk = unikernel::block("disk").expect("disk");
     let size = disk.block_size() as u64;
     let (length, offset) = match unikernel::arguments().next() {
-        Some("half") => (size / 2, 0),
-        Some("double") => (size * 2, 0),
+        Some("half") => (size / 2, disk.capacity() - size / 2),
+        Some("double") => (size * 2, disk.capacity() - size),
         _ => (size, disk.capacity()),
     };
     let mut buffer = [0_u8; 16384];

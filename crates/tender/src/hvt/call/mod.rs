@@ -5,15 +5,17 @@
 
 use super::cause::{ARGUMENT_ALIGN, Cause, HostStep, Violation};
 use crate::attach::Attached;
-use crate::jail::Grants;
+use crate::jail::{Granted, Grants};
 use crate::memory::Gpa;
 use crate::sys::guest::{GuestMemory, Outside};
-use abi::extension::EPOLL_GONE;
+use abi::extension::{EPOLL_GONE, device_flag};
 use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, MESSAGE_BYTES_MAX, TRAP_MAGIC, Trap, call, result};
 use abi::manifest::{Device, ENTRIES_MAX};
 use abi::spt::EPOLL_TIMER;
+use abi::spt::syscall::DISCARD;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::time::{ClockId, Itimerspec, TimerfdTimerFlags, Timespec};
@@ -79,6 +81,12 @@ impl Calls {
             call::BLOCK_WRITE | call::BLOCK_READ => {
                 asked.answer(|memory, argument| self.block(memory, argument))?;
             }
+            call::BLOCK_FLUSH | call::BLOCK_DISCARD => {
+                asked.answer(|memory, argument| {
+                    self.block_ask(memory.number, argument);
+                    Ok(())
+                })?;
+            }
             call::NET_WRITE => asked.answer(|memory, argument| self.net_write(memory, argument))?,
             call::NET_READ => asked.answer(|memory, argument| self.net_read(memory, argument))?,
             call::HALT => return asked.halt(),
@@ -105,7 +113,7 @@ impl Calls {
             sockets: self.sockets.iter().map(|(_, fd)| fd.as_raw_fd()).collect(),
             // The kernel rings for the guest.
             bells: Vec::new(),
-            devices: devices.map(|d| (d.fd.as_raw_fd(), d.device)).collect(),
+            devices: devices.map(Granted::of).collect(),
             // The tender writes it, which is not the guest here.
             core_file: None,
         }
@@ -250,12 +258,13 @@ impl Calls {
     }
 
     fn block(&self, memory: &Guest<'_>, argument: &mut hvt::Block) -> Answer {
-        let Some((fd, capacity)) = self.disk(argument.handle) else {
+        let Some((disk, capacity)) = self.disk(argument.handle) else {
             argument.ret = result::INVALID;
             return Ok(());
         };
-        let (offset, length) = (argument.offset, argument.len);
-        if !is_inside(offset, length, capacity) {
+        let (offset, length, fd) = (argument.offset, argument.len, disk.fd.as_fd());
+        let may = memory.number == call::BLOCK_READ || !disk.is_read_only();
+        if !(may && is_inside(offset, length, capacity)) {
             argument.ret = result::INVALID;
             return Ok(());
         }
@@ -270,13 +279,55 @@ impl Calls {
         Ok(())
     }
 
-    fn disk(&self, handle: u64) -> Option<(BorrowedFd<'_>, u64)> {
+    /// What takes no bytes: call `number` of a disk.
+    fn block_ask(&self, number: u16, argument: &mut hvt::Block) {
+        let disk = self.disk(argument.handle);
+        let disk = disk.filter(|(disk, _)| disk.flags & device_flag::DISK != 0);
+        let done = match (disk, number) {
+            (Some((disk, _)), call::BLOCK_FLUSH) => flush(disk.fd.as_fd()),
+            (Some((disk, capacity)), _) => discard(disk, argument.offset, argument.len, capacity),
+            (None, _) => Err(Errno::INVAL),
+        };
+        argument.ret = match done {
+            Ok(()) => result::OK,
+            Err(Errno::INVAL) => result::INVALID,
+            Err(Errno::OPNOTSUPP) => result::UNSUPPORTED,
+            Err(_) => result::UNSPECIFIED,
+        };
+    }
+
+    fn disk(&self, handle: u64) -> Option<(&Attached, u64)> {
         let device = self.device(handle)?;
         match device.device {
-            Device::Block { capacity, .. } => Some((device.fd.as_fd(), capacity)),
+            Device::Block { capacity, .. } => Some((device, capacity)),
             Device::Net { .. } | Device::Sockets => None,
         }
     }
+}
+
+/// Makes what was written durable.
+///
+/// # Errors
+/// What the kernel says.
+pub(super) fn flush(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    rustix::fs::fdatasync(fd)
+}
+
+/// Makes these bytes of a disk zeroes, which take no room.
+///
+/// # Errors
+/// They are not the disk's, it is read-only, or what the kernel says.
+pub(super) fn discard(
+    disk: &Attached,
+    offset: u64,
+    length: u64,
+    capacity: u64,
+) -> Result<(), Errno> {
+    if disk.is_read_only() || !is_inside(offset, length, capacity) {
+        return Err(Errno::INVAL);
+    }
+    let hole = FallocateFlags::from_bits_retain(DISCARD);
+    rustix::fs::fallocate(&disk.fd, hole, offset, length)
 }
 
 /// Whether these bytes are those of a disk of this capacity.

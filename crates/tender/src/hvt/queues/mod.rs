@@ -4,11 +4,12 @@
 //! Every number in a ring is the guest's: indices are compared with our own, an entry is read once,
 //! and what it names goes through the one door, [`GuestMemory`], at each use.
 
-use super::call::is_inside;
+use super::call::{discard, flush, is_inside};
 use super::cause::Violation;
 use crate::attach::Attached;
 use crate::memory::Gpa;
 use crate::sys::guest::GuestMemory;
+use abi::extension::device_flag;
 use abi::manifest::Device;
 use abi::ring::{self, Operation, Request, Rings, Server};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -43,7 +44,7 @@ struct Net<'a> {
 #[derive(Debug)]
 struct Disk<'a> {
     index: usize,
-    fd: BorrowedFd<'a>,
+    attached: &'a Attached,
     capacity: u64,
     requests: Server<'a>,
 }
@@ -77,7 +78,7 @@ impl<'a> Queues<'a> {
                 }),
                 (Device::Block { capacity, .. }, (Some(requests), _)) => disks.push(Disk {
                     index,
-                    fd,
+                    attached: device,
                     capacity,
                     requests,
                 }),
@@ -217,13 +218,17 @@ impl Disk<'_> {
             else {
                 break;
             };
-            let length = length.into();
-            let done = if !is_inside(offset, length, self.capacity) {
-                Ok(Err(Errno::INVAL))
-            } else if operation == Operation::Write {
-                memory.write_at(self.fd, offset, Gpa::new(address), length)
-            } else {
-                memory.read_at(self.fd, offset, Gpa::new(address), length)
+            let (length, address) = (u64::from(length), Gpa::new(address));
+            let (disk, fd) = (self.attached, self.attached.fd.as_fd());
+            let knows_more = disk.flags & device_flag::DISK != 0;
+            let done = match operation {
+                Operation::Flush | Operation::Discard if !knows_more => Ok(Err(Errno::INVAL)),
+                Operation::Flush => Ok(flush(fd).map(|()| 0)),
+                Operation::Discard => Ok(discard(disk, offset, length, self.capacity).map(|()| 0)),
+                _ if !is_inside(offset, length, self.capacity) => Ok(Err(Errno::INVAL)),
+                Operation::Write if disk.is_read_only() => Ok(Err(Errno::ROFS)),
+                Operation::Write => memory.write_at(fd, offset, address, length),
+                Operation::Read => memory.read_at(fd, offset, address, length),
             };
             let done = done.map_err(|outside| Violation::Buffer(self.index, outside))?;
             if done != Err(Errno::INTR) {
