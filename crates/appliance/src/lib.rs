@@ -11,14 +11,17 @@ extern crate alloc;
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt;
+use device::block::{BlockQueue, Immediate};
 use device::{BlockDevice, Netif};
 use drivers::net::{MTU, Resources, StartError, Started};
 use drivers::virtio::mmio::Mmio as Registers;
 use drivers::virtio::pci::Pci;
 use drivers::virtio::{Either, PCI_DEVICE_BASE, Transport, VENDOR, Window};
 use drivers::{block, entropy};
-use hw::Mmio;
+use hw::{DmaBuf, Mmio};
 use ports::{Card, DeviceError, NicPort};
 use unikernel::PciDevice;
 use unikernel::abi::pci::Structure;
@@ -61,6 +64,28 @@ pub fn disk(name: &str) -> Result<Box<dyn BlockDevice>, Error> {
         name: name.into(),
         reason,
     })
+}
+
+/// The disk of this name, once, as a queue, and `count` buffers of at least `bytes` bytes each that
+/// it takes.
+///
+/// # Errors
+/// As [`disk`].
+pub fn queue(name: &str, count: usize, bytes: usize) -> Result<Queue, Error> {
+    let queue = Immediate::new(disk(name)?);
+    let alignment = queue.limits().alignment;
+    let buffers = (0..count).map(|_| plain(bytes, alignment)).collect();
+    Ok((Box::new(queue), buffers))
+}
+
+/// A queue and its buffers.
+pub type Queue = (Box<dyn BlockQueue>, Vec<DmaBuf>);
+
+/// Memory for ever that begins at a multiple of `alignment`.
+fn plain(bytes: usize, alignment: usize) -> DmaBuf {
+    let memory = vec![0; bytes + alignment].leak();
+    let start = memory.as_ptr().align_offset(alignment).min(alignment);
+    DmaBuf::plain(&mut memory[start..start + bytes])
 }
 
 fn virtio_disk(name: &str) -> Result<Box<dyn BlockDevice>, Reason> {

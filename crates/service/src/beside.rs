@@ -8,15 +8,21 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use device::Netif;
 use link_sockets::Allowed;
-use unikernel::println;
+use unikernel::{Instant, println};
 
 /// What has its turns beside the stack.
 pub trait Beside {
     /// Takes in what has come, a bounded part of it; whether there was something.
     fn receive(&mut self) -> bool;
 
-    /// Sends what is to be sent, and for which there is room.
-    fn send(&mut self);
+    /// Sends what is to be sent, and for which there is room; whether nobody need look again before
+    /// something else happens.
+    fn send(&mut self) -> bool;
+
+    /// When somebody has to look again at the latest.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// All of them; an appliance adds what it has.
@@ -51,8 +57,9 @@ impl Beside for Server {
         any
     }
 
-    fn send(&mut self) {
+    fn send(&mut self) -> bool {
         self.0.flush();
+        true
     }
 }
 

@@ -375,8 +375,9 @@ fn turns<B: Below>(
             beside.borrow_mut().iter_mut().fold(any, others)
         };
         let send = |below: &mut B| {
-            beside.borrow_mut().iter_mut().for_each(|one| one.send());
-            below.send()
+            let all = |all, one: &mut Box<dyn Beside>| one.send() & all;
+            let all_left = beside.borrow_mut().iter_mut().fold(true, all);
+            below.send() & all_left
         };
         let above = (&mut executor, clock);
         let idle = turn(&mut below, above, TASKS_PER_TURN, now, receive, send);
@@ -393,6 +394,8 @@ fn turns<B: Below>(
         }
         let deadlines = [clock.deadline(), last, publisher.deadline()];
         let deadlines = deadlines.into_iter().flatten().chain([below.deadline()]);
+        let beside = beside.borrow();
+        let deadlines = deadlines.chain(beside.iter().filter_map(|one| one.deadline()));
         ready = unikernel::wait(sleep_until(idle, deadlines));
     }
 }
