@@ -4,6 +4,8 @@
 //! flight, whose buffers it owns meanwhile. [`Immediate`] makes a queue of a device, and
 //! [`Blocking`] a device of a queue, so a driver has the one that is like its device.
 //!
+//! [`Integrity`] and [`Faults`] are layers around a disk: one notices what the other one does.
+//!
 //! **Order.** Requests that are in flight together are done in any order. Who wants one after the
 //! other waits for the first.
 //!
@@ -14,14 +16,20 @@
 //! **Errors.** A request that fails fails alone: what comes behind it is tried as ever.
 
 mod blocking;
+pub mod faults;
 mod immediate;
+mod integrity;
+#[cfg(test)]
+mod layer_tests;
 mod memory;
 mod queue;
 #[cfg(test)]
 mod tests;
 
 pub use blocking::Blocking;
+pub use faults::Faults;
 pub use immediate::Immediate;
+pub use integrity::{Integrity, OpenError};
 pub use memory::{Content, MemoryDisk};
 pub use queue::{BlockQueue, Buffers, Operation, Request};
 
