@@ -149,6 +149,18 @@ pub const TEST: &[Tool] = &[
         purpose: "makes partitions",
         required: false,
     },
+    Tool {
+        program: "nbdinfo",
+        packages: &["libnbd-bin"],
+        purpose: "asks for disks that are served, and copies them",
+        required: false,
+    },
+    Tool {
+        program: "qemu-img",
+        packages: &["qemu-utils"],
+        purpose: "copies, compares and writes disks that are served",
+        required: false,
+    },
 ];
 
 /// What the comparison with the kernel's rules takes.

@@ -30,7 +30,7 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 24] = [
+const OPTIONAL: [(&str, &str); 28] = [
     (
         "busybox",
         "needs busybox with udhcpd: sudo apt-get install busybox",
@@ -54,8 +54,15 @@ const OPTIONAL: [(&str, &str); 24] = [
         "needs mkfs.vfat: sudo apt-get install dosfstools",
     ),
     ("nc", "needs nc: sudo apt-get install netcat-openbsd"),
+    ("nbdcopy", "needs nbdcopy: sudo apt-get install libnbd-bin"),
+    ("nbdinfo", "needs nbdinfo: sudo apt-get install libnbd-bin"),
     ("nft", "needs nft: sudo apt-get install nftables"),
     ("ping", "needs ping: sudo apt-get install iputils-ping"),
+    (
+        "qemu-img",
+        "needs qemu-img: sudo apt-get install qemu-utils",
+    ),
+    ("qemu-io", "needs qemu-io: sudo apt-get install qemu-utils"),
     ("sfdisk", "needs sfdisk: sudo apt-get install fdisk"),
     ("ss", "needs ss: sudo apt-get install iproute2"),
     ("sysctl", "needs sysctl: sudo apt-get install procps"),

@@ -21,7 +21,7 @@ use crate::hosts::rings;
 use crate::hosts::state;
 use crate::rules::firewall;
 use crate::rules::load;
-use crate::services::{dns, echo, links, router, stock, vlans};
+use crate::services::{dns, echo, links, nbd, router, stock, vlans};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
@@ -153,6 +153,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     }
     for (name, test) in up::ON_HVT {
         trials.push(network.trial(format!("hvt::up::{name}"), move || test(images)));
+    }
+    let no_copy = programs::missing(&["nbdcopy"]);
+    for (name, test) in nbd::ON_HVT {
+        let name = format!("hvt::nbd::{name}");
+        trials.push(network.trial_unless(no_copy, name, move || test(images)));
     }
     for (name, test) in dns::ON_HVT {
         trials.push(network.trial(format!("hvt::dns::{name}"), move || test(images)));

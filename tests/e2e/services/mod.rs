@@ -8,6 +8,7 @@ mod http;
 mod iperf3;
 pub mod links;
 mod mtu;
+pub mod nbd;
 mod offers;
 mod parity;
 mod ports;
@@ -50,6 +51,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         iperf3::trials,
         links::trials,
         mtu::trials,
+        nbd::trials,
         offers::trials,
         parity::trials,
         ports::trials,

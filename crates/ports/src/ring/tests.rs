@@ -3,7 +3,7 @@
 use crate::Errno;
 use crate::puppet::{Scene, Setup, ended};
 use crate::tests::{received, send};
-use abi::extension::device_flag::{RING, VIRTIO_NET_HEADER};
+use abi::extension::device_flag::{DISK, RING, VIRTIO_NET_HEADER};
 use abi::manifest::Device;
 use abi::ring::{ENTRIES, Operation, Request, Server, asleep, first_word, receive, transmit, word};
 use abi::share::PortCounter::*;
@@ -235,6 +235,40 @@ fn frames_leave_before_the_guest_ends() {
     assert_eq!(ended(|| bench.scene.runtime.exit(7)), Some(7));
     assert_eq!(bench.counted([TxFrames]), [1]);
     assert_eq!(bench.scene.host.waits.borrow().len(), 1);
+}
+
+#[test]
+fn a_disk_is_flushed_and_discarded_through_its_ring() {
+    let device = Device::Block {
+        capacity: 1 << 20,
+        block_size: 512,
+    };
+    let setup = Setup {
+        devices: vec![("disk", device, RING | DISK)],
+        rings: true,
+        ..Setup::default()
+    };
+    let scene = setup.start();
+    let mut disk = scene.runtime.disk("disk").unwrap();
+    let mut server = scene.server(receive(1));
+    let unsupported = -i64::from(Errno::NOT_SUPPORTED.0);
+    let mut answers = vec![0, 0, unsupported].into_iter();
+    let asked = alloc::rc::Rc::new(core::cell::RefCell::new(vec![]));
+    let seen = asked.clone();
+    *scene.host.meanwhile.borrow_mut() = Some(Box::new(move || {
+        let request = serve(&mut server, &[answers.next().unwrap()])[0];
+        seen.borrow_mut()
+            .push((request.operation, request.offset, request.length));
+    }));
+    assert_eq!(disk.flush(), Ok(()));
+    assert_eq!(disk.write_zeroes(512, 1 << 19), Ok(()));
+    assert_eq!(disk.discard(0, 512), Err(device::BlockError::Unsupported));
+    let expected = [
+        (Operation::Flush, 0, 0),
+        (Operation::Discard, 512, 1 << 19),
+        (Operation::Discard, 0, 512),
+    ];
+    assert_eq!(*asked.borrow(), expected);
 }
 
 #[test]

@@ -157,6 +157,56 @@ fn a_disk_is_read_and_written_within_its_bounds() {
 }
 
 #[test]
+fn a_disk_is_flushed_and_discarded_where_its_image_knows_of_it() {
+    let (mut calls, _other) = calls();
+    let memory = memory();
+    let disk = calls
+        .devices
+        .iter()
+        .position(|one| one.index == DISK)
+        .unwrap();
+    rustix::io::pwrite(&calls.devices[disk].fd, &[7; CAPACITY as usize], 0).unwrap();
+    let block = |handle: usize, offset, len| hvt::Block {
+        handle: handle as u64,
+        offset,
+        len,
+        ..hvt::Block::default()
+    };
+    let ask = |calls: &Calls, number, block| call(calls, &memory, number, block).unwrap().ret;
+    let first = block(DISK, 0, 512);
+    for number in [call::BLOCK_FLUSH, call::BLOCK_DISCARD] {
+        assert_eq!(
+            ask(&calls, number, first),
+            result::INVALID,
+            "one of Solo5's"
+        );
+    }
+    calls.devices[disk].flags = device_flag::DISK;
+    assert_eq!(ask(&calls, call::BLOCK_FLUSH, first), result::OK);
+    assert_eq!(ask(&calls, call::BLOCK_DISCARD, first), result::OK);
+    for (handle, offset, len) in [
+        (DISK, CAPACITY, 512),
+        (DISK, CAPACITY - 1, 2),
+        (DISK, 0, u64::MAX),
+        (NET, 0, 512),
+        (usize::MAX, 0, 512),
+    ] {
+        let outside = block(handle, offset, len);
+        assert_eq!(ask(&calls, call::BLOCK_DISCARD, outside), result::INVALID);
+    }
+    calls.devices[disk].flags |= device_flag::READ_ONLY;
+    let last = block(DISK, CAPACITY - 512, 512);
+    assert_eq!(ask(&calls, call::BLOCK_DISCARD, last), result::INVALID);
+    assert_eq!(ask(&calls, call::BLOCK_WRITE, last), result::INVALID);
+    let mut bytes = [0; CAPACITY as usize];
+    rustix::io::pread(&calls.devices[disk].fd, &mut bytes, 0).unwrap();
+    assert_eq!(
+        (&bytes[..512], &bytes[512..]),
+        (&[0; 512][..], &[7; 3584][..])
+    );
+}
+
+#[test]
 fn a_handle_is_of_the_right_kind_or_none() {
     let (calls, _other) = calls();
     let memory = memory();

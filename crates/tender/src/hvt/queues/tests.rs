@@ -216,6 +216,49 @@ fn a_turn_is_bounded() {
     assert!(queues.has_work().unwrap());
 }
 
+#[test]
+fn a_disk_is_flushed_and_discarded_where_its_image_knows_of_it() {
+    let mut world = World::new();
+    rustix::io::pwrite(&world.devices[1].fd, &[7; CAPACITY as usize], 0).unwrap();
+    let request = |operation, offset, length| Request {
+        operation,
+        offset,
+        ..buffer(0, length)
+    };
+    let serve = |world: &World, requests: &[Request]| -> Vec<i64> {
+        world
+            .words
+            .iter()
+            .for_each(|word| word.store(0, Ordering::Relaxed));
+        let (mut queues, mut disk) = (world.queues(), world.client(receive(DISK)));
+        requests.iter().for_each(|one| assert!(disk.write(*one)));
+        disk.post();
+        queues.serve().unwrap();
+        requests
+            .iter()
+            .map(|_| disk.take().unwrap().unwrap())
+            .collect()
+    };
+    let invalid = -i64::from(Errno::INVAL.raw_os_error());
+    let flush = request(Operation::Flush, 0, 0);
+    let discard = request(Operation::Discard, 512, 512);
+    assert_eq!(serve(&world, &[flush, discard]), [invalid, invalid]);
+    world.devices[1].flags = device_flag::DISK;
+    let beyond = request(Operation::Discard, CAPACITY - 512, 1024);
+    assert_eq!(serve(&world, &[flush, discard, beyond]), [0, 0, invalid]);
+    world.devices[1].flags |= device_flag::READ_ONLY;
+    let read_only = -i64::from(Errno::ROFS.raw_os_error());
+    let write = request(Operation::Write, 0, 512);
+    let read = request(Operation::Read, 512, 1024);
+    assert_eq!(
+        serve(&world, &[write, discard, read]),
+        [read_only, invalid, 1024]
+    );
+    let mut expected = vec![0; 512];
+    expected.resize(1024, 7);
+    assert_eq!(world.bytes(0, 1024), expected);
+}
+
 fn hostile() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
