@@ -48,6 +48,34 @@ pub struct Seed {
     pub bytes: Vec<u8>,
 }
 
+/// A client that chooses a disk, reads, writes, flushes, trims, writes zeroes, and goes.
+fn client_of_disk(structured: bool) -> Vec<u8> {
+    let mut sent = b"\0\0\0\x03".to_vec();
+    if structured {
+        sent.extend(b"IHAVEOPT\0\0\0\x08\0\0\0\0");
+    }
+    sent.extend(b"IHAVEOPT\0\0\0\x07\0\0\0\x0a\0\0\0\x04disk\0\0");
+    for (flags, command, offset, length) in [
+        (0u16, 0u16, 512u64, 40_960u32),
+        (1, 1, 1024, 512),
+        (0, 3, 0, 0),
+        (0, 4, 4096, 4096),
+        (2, 6, 8192, 1024),
+        (0, 2, 0, 0),
+    ] {
+        sent.extend(0x2560_9513u32.to_be_bytes());
+        sent.extend(flags.to_be_bytes());
+        sent.extend(command.to_be_bytes());
+        sent.extend(u64::from(command).to_be_bytes());
+        sent.extend(offset.to_be_bytes());
+        sent.extend(length.to_be_bytes());
+        if command == 1 {
+            sent.resize(sent.len() + length as usize, 7);
+        }
+    }
+    sent
+}
+
 /// All of them.
 pub fn all() -> Vec<Seed> {
     let seed = |(target, name, bytes): (_, &str, _)| Seed {
@@ -75,6 +103,8 @@ pub fn all() -> Vec<Seed> {
         ("net", "greeting", greeting()),
         ("tcp", "vault", vault()),
         ("vfio_user_client", "attached", attached()),
+        ("nbd", "simple", client_of_disk(false)),
+        ("nbd", "structured", client_of_disk(true)),
         ("zone", "question", QUESTION.to_vec()),
     ];
     let models = (0..).zip(MODELS).flat_map(|(number, model)| {

@@ -15,6 +15,7 @@ pub mod model;
 mod model_virtio_blk;
 mod model_virtio_net;
 mod model_virtio_rng;
+mod nbd;
 mod net;
 mod resolver;
 mod ring;
@@ -66,6 +67,7 @@ pub const ALL: &[Target] = &[
     target("model_virtio_blk", model_virtio_blk::feed, 5000),
     target("model_virtio_net", model_virtio_net::feed, 3000),
     target("model_virtio_rng", model_virtio_rng::feed, 7000),
+    target("nbd", nbd::feed, 4000),
     target("net", net::feed, 4000),
     target("resolver", resolver::feed, 1000),
     target("ring", ring::feed, 12_000),
