@@ -236,6 +236,7 @@ impl<'a> Conversation<'a> {
         let (operation, part) = match command {
             Err(_) => {
                 if read_away(input, request.payload()).await?.is_none() {
+                    self.end(number);
                     return Ok(None);
                 }
                 self.over(number);
@@ -253,6 +254,21 @@ impl<'a> Conversation<'a> {
             }
             Ok(Command::Zeroes { .. }) => (Operation::Write, part),
         };
+        let data = match command {
+            Ok(Command::Write) => Some(input),
+            _ => None,
+        };
+        self.split(data, request, number, (operation, part)).await
+    }
+
+    /// Hands a request to the disk in parts. What it writes comes from `data`, or is zeroes.
+    async fn split<S: Stream>(
+        &self,
+        mut data: Option<&mut S>,
+        request: &wire::Request,
+        number: u32,
+        (operation, part): (Operation, u64),
+    ) -> Result<Option<()>, Error> {
         let length = u64::from(request.length);
         self.set_left(number, length.div_ceil(part.max(1)) as u32);
         if length == 0 {
@@ -266,18 +282,19 @@ impl<'a> Conversation<'a> {
             slot.length = part.min(length - at);
             at += slot.length;
             let bytes = slot.length;
-            match command {
-                Ok(Command::Write) => {
-                    for part in slot.buffers.parts_mut(bytes) {
-                        if input.read_exact(part).await?.is_none() {
-                            return Ok(None);
+            if operation == Operation::Write {
+                for part in slot.buffers.parts_mut(bytes) {
+                    match &mut data {
+                        Some(input) => {
+                            if input.read_exact(part).await?.is_none() {
+                                // What is with the disk of it comes back to nobody.
+                                self.end(number);
+                                return Ok(None);
+                            }
                         }
+                        None => part.fill(0),
                     }
                 }
-                _ if operation == Operation::Write => {
-                    slot.buffers.parts_mut(bytes).for_each(|part| part.fill(0));
-                }
-                _ => {}
             }
             slot.submit(number);
         }

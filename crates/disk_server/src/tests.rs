@@ -507,3 +507,19 @@ fn a_client_that_is_silent_or_takes_nothing_ends() {
     assert!(has_ended);
     assert!(world.disk.seat().is_some(), "its place is free again");
 }
+
+#[test]
+fn a_client_that_goes_in_the_middle_ends_at_once() {
+    let world = World::new();
+    let write = |offset| request(0, command::WRITE, 1, offset, 3 * BUFFER_BYTES as u32);
+    for (offset, sent) in [
+        (0, 0),
+        (0, 1),
+        (0, 2 * BUFFER_BYTES),
+        (1, BUFFER_BYTES),
+        (BYTES as u64, 5),
+    ] {
+        let got = replies(&world, false, &[write(offset), vec![7; sent]]);
+        assert!(got.is_empty(), "{offset} {sent}");
+    }
+}

@@ -72,11 +72,11 @@ impl Transfer for CallDisk {
     }
 
     fn flush(&mut self) -> Result<(), Errno> {
-        self.host.sync(self.handle)
+        self.host.sync(self.handle).map(drop)
     }
 
     fn discard(&mut self, offset: u64, length: u64) -> Result<(), Errno> {
-        self.host.discard(self.handle, offset, length)
+        self.host.discard(self.handle, offset, length).map(drop)
     }
 }
 

@@ -118,17 +118,17 @@ pub trait Host {
     /// If the host cannot.
     fn pwrite(&self, device: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno>;
 
-    /// Makes durable what was written to a disk.
+    /// Makes durable what was written to a disk; the number says nothing.
     ///
     /// # Errors
     /// If the host cannot.
-    fn sync(&self, device: Handle) -> Result<(), Errno>;
+    fn sync(&self, device: Handle) -> Result<usize, Errno>;
 
-    /// Makes these bytes of a disk zeroes, which take no room.
+    /// Makes these bytes of a disk zeroes, which take no room; the number says nothing.
     ///
     /// # Errors
     /// [`Errno::NOT_SUPPORTED`] if the host cannot do so with this disk.
-    fn discard(&self, device: Handle, offset: u64, length: u64) -> Result<(), Errno>;
+    fn discard(&self, device: Handle, offset: u64, length: u64) -> Result<usize, Errno>;
 
     /// Writes to the console; how many bytes it took.
     ///

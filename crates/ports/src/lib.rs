@@ -19,6 +19,7 @@
 //! | `clock`, [`console`] | points in time, and lines that the guest prints |
 //! | `ledger`, `progress` | what a port counts, by name, and the turns of the image |
 //! | [`share`], `counters`, `capture`, [`rules`] | the file that host and guest share |
+//! | [`hypercall`] | what a guest of `hvt` makes of answers, and how it waits |
 //! | [`inquiry`] | what the host asks in it about sockets |
 //! | [`state`], [`regions()`] | memory that outlives the image; where that and links lie |
 //! | [`sockets`] | sockets of the host's, and addresses as it has them |
@@ -43,6 +44,7 @@ mod counters;
 mod devices;
 mod disk;
 mod host;
+pub mod hypercall;
 pub mod inquiry;
 mod ledger;
 mod link;

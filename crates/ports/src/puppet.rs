@@ -155,12 +155,12 @@ impl Host for Puppet {
         Ok(bytes.len())
     }
 
-    fn sync(&self, _: Handle) -> Result<(), Errno> {
+    fn sync(&self, _: Handle) -> Result<usize, Errno> {
         self.syncs.set(self.syncs.get() + 1);
-        Ok(())
+        Ok(0)
     }
 
-    fn discard(&self, _: Handle, offset: u64, length: u64) -> Result<(), Errno> {
+    fn discard(&self, _: Handle, offset: u64, length: u64) -> Result<usize, Errno> {
         self.discards.borrow_mut().push((offset, length));
         if self.never_discards.get() {
             return Err(Errno::NOT_SUPPORTED);
@@ -170,7 +170,7 @@ impl Host for Puppet {
             .get_mut(offset as usize..)
             .and_then(|d| d.get_mut(..length as usize));
         place.ok_or(Errno::INVALID)?.fill(0);
-        Ok(())
+        Ok(0)
     }
 
     fn print(&self, bytes: &[u8]) -> Result<usize, Errno> {

@@ -2,21 +2,14 @@
 
 use crate::host::{Start, ticks};
 use crate::trap;
-use abi::hvt::{Block, BootInfo, CALL_PORT, Halt, Net, Poll, Puts, WallTime, call, result};
+use abi::hvt::{Block, BootInfo, CALL_PORT, Halt, Net, Poll, Puts, WallTime, call};
 use abi::region::BELL_PORT;
 use abi::ring::{KICK_PORT, KICK_VALUE};
 use alloc::boxed::Box;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 use device::Netif;
-use ports::{Errno, Handle, Host, Instant, Network, TapPort};
-
-/// Longest wait, in nanoseconds: 146 years.
-const WAIT_MAX: u64 = 1 << 62;
-/// The host's clock and the time-stamp counter run apart by less than one part in so many.
-const DRIFT: u64 = 1000;
-/// Waits until one deadline: each but the last ends early by the drift of the one before.
-const WAITS_MAX: usize = 8;
+use ports::{Errno, Handle, Host, Instant, Network, TapPort, hypercall};
 
 /// Nanoseconds in a cycle of the time-stamp counter, times 2^32.
 static CYCLE: AtomicU64 = AtomicU64::new(0);
@@ -52,28 +45,21 @@ unsafe fn call<T>(number: u16, argument: &mut T) {
     }
 }
 
-#[inline]
-fn answer(number: i32, length: u64) -> Result<usize, Errno> {
-    match number {
-        result::OK => Ok(length as usize),
-        result::AGAIN => Err(Errno::AGAIN),
-        result::INVALID => Err(Errno::INVALID),
-        result::UNSUPPORTED => Err(Errno::NOT_SUPPORTED),
-        _ => Err(Errno::IO),
-    }
-}
-
-/// Has the host do with a disk what takes no bytes.
-fn ask(number: u16, device: Handle, offset: u64, length: u64) -> Result<(), Errno> {
+/// Has the host do something with so many bytes of a disk.
+///
+/// # Safety
+/// `data` is the address of as many bytes that the host may use as the call does, if it uses any.
+unsafe fn block(number: u16, disk: Handle, range: (u64, u64), data: usize) -> Result<usize, Errno> {
     let mut block = Block {
-        handle: device.0 as u64,
-        offset,
-        len: length,
+        handle: disk.0 as u64,
+        offset: range.0,
+        data: data as u64,
+        len: range.1,
         ..Block::default()
     };
-    // SAFETY: the argument has no address.
+    // SAFETY: the caller vouches for the bytes.
     unsafe { call(number, &mut block) };
-    answer(block.ret, 0).map(drop)
+    hypercall::answer(block.ret, range.1)
 }
 
 #[inline]
@@ -86,7 +72,7 @@ fn take(number: u16, device: Handle, buffer: &mut [u8]) -> Result<usize, Errno> 
     };
     // SAFETY: the buffer is ours to be written for its whole length.
     unsafe { call(number, &mut net) };
-    answer(net.ret, net.len)
+    hypercall::answer(net.ret, net.len)
 }
 
 #[inline]
@@ -99,7 +85,7 @@ fn give(number: u16, device: Handle, bytes: &[u8]) -> Result<usize, Errno> {
     };
     // SAFETY: the bytes are ours to be read for their whole length.
     unsafe { call(number, &mut net) };
-    answer(net.ret, bytes.len() as u64)
+    hypercall::answer(net.ret, bytes.len() as u64)
 }
 
 /// The host `hvt`.
@@ -129,37 +115,25 @@ impl Host for Hvt {
     }
 
     fn pread(&self, device: Handle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
-        let mut block = Block {
-            handle: device.0 as u64,
-            offset,
-            data: buffer.as_mut_ptr().expose_provenance() as u64,
-            len: buffer.len() as u64,
-            ..Block::default()
-        };
+        let (range, data) = ((offset, buffer.len() as u64), buffer.as_mut_ptr());
         // SAFETY: the buffer is ours to be written for its whole length.
-        unsafe { call(call::BLOCK_READ, &mut block) };
-        answer(block.ret, buffer.len() as u64)
+        unsafe { block(call::BLOCK_READ, device, range, data.expose_provenance()) }
     }
 
     fn pwrite(&self, device: Handle, bytes: &[u8], offset: u64) -> Result<usize, Errno> {
-        let mut block = Block {
-            handle: device.0 as u64,
-            offset,
-            data: bytes.as_ptr().expose_provenance() as u64,
-            len: bytes.len() as u64,
-            ..Block::default()
-        };
+        let (range, data) = ((offset, bytes.len() as u64), bytes.as_ptr());
         // SAFETY: the bytes are ours to be read for their whole length.
-        unsafe { call(call::BLOCK_WRITE, &mut block) };
-        answer(block.ret, bytes.len() as u64)
+        unsafe { block(call::BLOCK_WRITE, device, range, data.expose_provenance()) }
     }
 
-    fn sync(&self, device: Handle) -> Result<(), Errno> {
-        ask(call::BLOCK_FLUSH, device, 0, 0)
+    fn sync(&self, device: Handle) -> Result<usize, Errno> {
+        // SAFETY: the call uses no bytes.
+        unsafe { block(call::BLOCK_FLUSH, device, (0, 0), 0) }
     }
 
-    fn discard(&self, device: Handle, offset: u64, length: u64) -> Result<(), Errno> {
-        ask(call::BLOCK_DISCARD, device, offset, length)
+    fn discard(&self, device: Handle, offset: u64, length: u64) -> Result<usize, Errno> {
+        // SAFETY: the call uses no bytes.
+        unsafe { block(call::BLOCK_DISCARD, device, (offset, length), 0) }
     }
 
     /// The console takes or loses all of it.
@@ -196,7 +170,7 @@ impl Host for Hvt {
     fn wait(&self, deadline: Option<Instant>, _: Option<Handle>) -> u64 {
         match deadline {
             Some(Instant::PAST) => poll(0),
-            deadline => wait(deadline),
+            deadline => hypercall::wait(deadline, monotonic, poll),
         }
     }
 
@@ -229,22 +203,6 @@ impl Host for Hvt {
 fn monotonic() -> u64 {
     let cycle = CYCLE.load(Ordering::Relaxed);
     ((u128::from(ticks()) * u128::from(cycle)) >> 32) as u64
-}
-
-/// Sleeps. If that ends a little early, by the drift of the clocks, it sleeps again; if much, the
-/// host has something to say.
-fn wait(deadline: Option<Instant>) -> u64 {
-    let left = || deadline.map_or(WAIT_MAX, |Instant(at)| at.saturating_sub(monotonic()));
-    let mut timeout = left().min(WAIT_MAX);
-    for _ in 0..WAITS_MAX {
-        let ready = poll(timeout);
-        let rest = left();
-        if ready != 0 || rest == 0 || rest > timeout / DRIFT {
-            return ready;
-        }
-        timeout = rest;
-    }
-    0
 }
 
 /// Sleeps until a device has something, but no longer than so many nanoseconds; a bit for each that

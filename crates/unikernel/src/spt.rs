@@ -137,18 +137,17 @@ impl Host for Spt {
     }
 
     /// `fdatasync(2)`.
-    fn sync(&self, device: Handle) -> Result<(), Errno> {
-        let arguments = [device.0 as usize, 0, 0, 0, 0, 0];
+    fn sync(&self, Handle(disk): Handle) -> Result<usize, Errno> {
         // SAFETY: no pointer is passed.
-        unsafe { call(syscall::FDATASYNC, arguments) }.map(drop)
+        unsafe { call(syscall::FDATASYNC, [disk as usize, 0, 0, 0, 0, 0]) }
     }
 
     /// `fallocate(2)`.
-    fn discard(&self, device: Handle, offset: u64, length: u64) -> Result<(), Errno> {
-        let (mode, offset, length) = (syscall::DISCARD as usize, offset as usize, length as usize);
-        let arguments = [device.0 as usize, mode, offset, length, 0, 0];
+    fn discard(&self, Handle(disk): Handle, offset: u64, length: u64) -> Result<usize, Errno> {
+        let [at, length] = [offset, length].map(|number| number as usize);
+        let arguments = [disk as usize, syscall::DISCARD as usize, at, length, 0, 0];
         // SAFETY: no pointer is passed.
-        unsafe { call(syscall::FALLOCATE, arguments) }.map(drop)
+        unsafe { call(syscall::FALLOCATE, arguments) }
     }
 
     /// `write(2)` to the console.

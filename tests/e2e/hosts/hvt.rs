@@ -145,6 +145,24 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     for (name, test) in JOINED.into_iter().chain(ports::ON_HVT) {
         trials.push(network.trial(format!("hvt::network::{name}"), move || test(images)));
     }
+    trials.extend(services(images, network));
+    trials.extend(stock::over_a_tap(images, network, "hvt", "hvt::"));
+    let test = || huge_pages(images);
+    trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));
+    trials.extend(backtrace::on(images, "hvt"));
+    trials.extend(rings::trials(images));
+    trials.extend(state::on_hvt(images));
+    trials.extend(disks::on_hvt(images));
+    trials.extend(software_device::on(images, "hvt"));
+    trials.extend(software_nic::on(images, "hvt"));
+    trials.extend(software_virtio::on(images, "hvt"));
+    trials.extend(compatibility::on_hvt(images, network));
+    trials
+}
+
+/// What appliances that speak TCP/IP do.
+fn services(images: &'static Images, network: &Network) -> Vec<Trial> {
+    let mut trials = Vec::new();
     for (name, test) in echo::ON_HVT {
         trials.push(network.trial(format!("hvt::echo::{name}"), move || test(images)));
     }
@@ -167,17 +185,6 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("hvt::router::{name}");
         trials.push(network.trial_unless(no_ping, name, move || test(images)));
     }
-    trials.extend(stock::over_a_tap(images, network, "hvt", "hvt::"));
-    let test = || huge_pages(images);
-    trials.push(Trial::ignorable_test("hvt::reserved huge pages", test));
-    trials.extend(backtrace::on(images, "hvt"));
-    trials.extend(rings::trials(images));
-    trials.extend(state::on_hvt(images));
-    trials.extend(disks::on_hvt(images));
-    trials.extend(software_device::on(images, "hvt"));
-    trials.extend(software_nic::on(images, "hvt"));
-    trials.extend(software_virtio::on(images, "hvt"));
-    trials.extend(compatibility::on_hvt(images, network));
     trials
 }
 

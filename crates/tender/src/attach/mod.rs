@@ -166,6 +166,35 @@ impl fmt::Display for Reason {
                 "the tap was opened with IFF_VNET_HDR, which this image does not understand; open \
                  it without"
             ),
+            Self::Locked(_)
+            | Self::NoDirect
+            | Self::DirectSector(_)
+            | Self::DirectUnknown
+            | Self::NotBlock
+            | Self::Size { .. } => self.write_disk(f),
+            Self::System(step, error) => write!(f, "{step}: {error}"),
+            Self::Pci(reason) => reason.fmt(f),
+            Self::Region(reason) => reason.fmt(f),
+            Self::NoParent(name, interfaces) => {
+                f.write_str("no such interface; ")?;
+                write_choices(f, name, interfaces, "interface")?;
+                f.write_str("type: ip link")
+            }
+            Self::Macvtap(parent, cause) => {
+                write!(f, "no macvtap over {parent}: {cause}; ")?;
+                match cause {
+                    netlink::Cause::Kernel(error) => f.write_str(macvtap_advice(error)),
+                    _ => f.write_str("name another interface"),
+                }
+            }
+        }
+    }
+}
+
+impl Reason {
+    /// What is wrong with a disk.
+    fn write_disk(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Self::Locked(None) => Self::Busy.fmt(f),
             Self::Locked(Some((pid, name))) => write!(
                 f,
@@ -194,21 +223,7 @@ impl fmt::Display for Reason {
                 "its size of {size} bytes is no multiple of the sector size of {sector}; type: \
                  truncate -s 1M FILE, or change --block-sector-size"
             ),
-            Self::System(step, error) => write!(f, "{step}: {error}"),
-            Self::Pci(reason) => reason.fmt(f),
-            Self::Region(reason) => reason.fmt(f),
-            Self::NoParent(name, interfaces) => {
-                f.write_str("no such interface; ")?;
-                write_choices(f, name, interfaces, "interface")?;
-                f.write_str("type: ip link")
-            }
-            Self::Macvtap(parent, cause) => {
-                write!(f, "no macvtap over {parent}: {cause}; ")?;
-                match cause {
-                    netlink::Cause::Kernel(error) => f.write_str(macvtap_advice(error)),
-                    _ => f.write_str("name another interface"),
-                }
-            }
+            _ => Ok(()),
         }
     }
 }

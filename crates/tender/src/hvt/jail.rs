@@ -2,7 +2,7 @@
 //! finds itself here.
 
 use super::ring_service::Descriptors;
-use crate::jail::{self, Argument, Error, Grants, Rule, Step};
+use crate::jail::{self, Argument, Error, Granted, Grants, Rule, Step};
 use abi::extension::device_flag;
 use abi::manifest::Device;
 use abi::spt::CONSOLE_FD;
@@ -70,7 +70,7 @@ pub fn rules(tender: &TenderGrants) -> Vec<Rule> {
         vcpu,
         ..
     } = tender;
-    use Argument::{Int, Long, LongAtMost};
+    use Argument::{Int, Long};
     let fd = |fd: RawFd| Int(0, fd.cast_unsigned());
     let rule = |syscall: i64, arguments: &[Argument], reason| Rule {
         syscall: syscall.cast_unsigned(),
@@ -124,31 +124,7 @@ pub fn rules(tender: &TenderGrants) -> Vec<Rule> {
                 rules.push(rule(libc::SYS_read, &[fd], "receive a frame"));
                 rules.push(rule(libc::SYS_write, &[fd], "send a frame"));
             }
-            Device::Block { capacity, .. } => {
-                let bounds = [
-                    fd,
-                    LongAtMost(2, capacity),
-                    LongAtMost(3, capacity.saturating_sub(1)),
-                ];
-                rules.push(rule(libc::SYS_pread64, &bounds, "read a disk"));
-                if !granted.is_read_only() {
-                    rules.push(rule(libc::SYS_pwrite64, &bounds, "write a disk"));
-                }
-                if granted.flags & device_flag::DISK != 0 {
-                    rules.push(rule(libc::SYS_fdatasync, &[fd], "flush a disk"));
-                    let bounds = [
-                        fd,
-                        Int(1, DISCARD),
-                        LongAtMost(2, capacity.saturating_sub(1)),
-                        LongAtMost(3, capacity),
-                    ];
-                    rules.push(rule(
-                        libc::SYS_fallocate,
-                        &bounds,
-                        "discard parts of a disk",
-                    ));
-                }
-            }
+            Device::Block { capacity, .. } => rules.extend(disk(granted, capacity)),
             // No jail has any.
             Device::Sockets => {}
         }
@@ -186,6 +162,35 @@ pub fn rules(tender: &TenderGrants) -> Vec<Rule> {
     if let Some(core_file) = tender.core_file {
         let reason = "leave memory and registers of a guest that failed";
         rules.push(rule(libc::SYS_pwrite64, &[fd(core_file)], reason));
+    }
+    rules
+}
+
+/// To use a disk of so many bytes for a guest.
+fn disk(granted: &Granted, capacity: u64) -> Vec<Rule> {
+    use Argument::{Int, LongAtMost};
+    let fd = Int(0, granted.fd.cast_unsigned());
+    let rule = |syscall: i64, arguments: &[Argument], reason| Rule {
+        syscall: syscall.cast_unsigned(),
+        arguments: arguments.to_vec(),
+        reason,
+    };
+    let last = capacity.saturating_sub(1);
+    let bounds = [fd, LongAtMost(2, capacity), LongAtMost(3, last)];
+    let mut rules = vec![rule(libc::SYS_pread64, &bounds, "read a disk")];
+    if granted.is_read_only() {
+        return rules;
+    }
+    rules.push(rule(libc::SYS_pwrite64, &bounds, "write a disk"));
+    if granted.flags & device_flag::DISK != 0 {
+        let hole = Int(1, DISCARD);
+        let bounds = [fd, hole, LongAtMost(2, last), LongAtMost(3, capacity)];
+        rules.push(rule(libc::SYS_fdatasync, &[fd], "flush a disk"));
+        rules.push(rule(
+            libc::SYS_fallocate,
+            &bounds,
+            "discard parts of a disk",
+        ));
     }
     rules
 }

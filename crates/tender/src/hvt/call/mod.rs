@@ -14,7 +14,7 @@ use abi::manifest::{Device, ENTRIES_MAX};
 use abi::spt::EPOLL_TIMER;
 use abi::spt::syscall::DISCARD;
 use rustix::event::epoll;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -284,7 +284,7 @@ impl Calls {
         let disk = self.disk(argument.handle);
         let disk = disk.filter(|(disk, _)| disk.flags & device_flag::DISK != 0);
         let done = match (disk, number) {
-            (Some((disk, _)), call::BLOCK_FLUSH) => flush(disk.fd.as_fd()),
+            (Some((disk, _)), call::BLOCK_FLUSH) => flush(disk),
             (Some((disk, capacity)), _) => discard(disk, argument.offset, argument.len, capacity),
             (None, _) => Err(Errno::INVAL),
         };
@@ -305,12 +305,15 @@ impl Calls {
     }
 }
 
-/// Makes what was written durable.
+/// Makes what was written durable; nothing is on a disk that is read-only.
 ///
 /// # Errors
 /// What the kernel says.
-pub(super) fn flush(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    rustix::fs::fdatasync(fd)
+pub(super) fn flush(disk: &Attached) -> Result<(), Errno> {
+    match disk.is_read_only() {
+        true => Ok(()),
+        false => rustix::fs::fdatasync(&disk.fd),
+    }
 }
 
 /// Makes these bytes of a disk zeroes, which take no room.

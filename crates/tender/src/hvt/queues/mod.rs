@@ -223,7 +223,7 @@ impl Disk<'_> {
             let knows_more = disk.flags & device_flag::DISK != 0;
             let done = match operation {
                 Operation::Flush | Operation::Discard if !knows_more => Ok(Err(Errno::INVAL)),
-                Operation::Flush => Ok(flush(fd).map(|()| 0)),
+                Operation::Flush => Ok(flush(disk).map(|()| 0)),
                 Operation::Discard => Ok(discard(disk, offset, length, self.capacity).map(|()| 0)),
                 _ if !is_inside(offset, length, self.capacity) => Ok(Err(Errno::INVAL)),
                 Operation::Write if disk.is_read_only() => Ok(Err(Errno::ROFS)),
