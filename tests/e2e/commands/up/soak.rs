@@ -31,15 +31,19 @@ const PAUSE_MAX: u64 = 400;
 const COUNTED: u64 = 1000;
 /// How often it is looked whether they add up.
 const COUNTED_TRIES: u32 = 3;
+/// What commands say of a component that is not there at the moment.
+const AWAY: [&str; 2] = [" is not up; ", " is called "];
 const NAMES: [&str; 2] = ["firewall", "echo"];
 
 /// What may happen.
 const HAPPENS: [(&str, Happens); 7] = [
     ("a guest is killed", |soak, name| {
-        kill(soak.system.guest(name)?)
+        let guest = eventually(PATIENCE, || soak.system.guest(name))?;
+        soak.kill(name, guest)
     }),
     ("a monitor is killed", |soak, name| {
-        kill(soak.system.monitor(name)?)
+        let monitor = eventually(PATIENCE, || soak.system.monitor(name))?;
+        soak.kill(name, monitor)
     }),
     ("a component is started again", |soak, name| {
         soak.command(&["restart", name])
@@ -66,8 +70,17 @@ struct Soak<'a> {
 }
 
 impl Soak<'_> {
+    /// Has a command done, as soon as the component is there: on a busy machine, one that has begun
+    /// a moment ago may have been taken for a spare, and killed.
     fn command(&self, words: &[&str]) -> Result<(), Failed> {
-        self.system.outboard(words)?.finish()?.expect_status(0)?;
+        let ended = eventually(PATIENCE, || {
+            let ended = self.system.outboard(words)?.finish()?;
+            match AWAY.iter().any(|away| ended.stderr.contains(away)) {
+                true => Err(format!("{words:?}: {ended:?}").into()),
+                false => Ok(ended),
+            }
+        })?;
+        ended.expect_status(0)?;
         Ok(())
     }
 
@@ -79,6 +92,15 @@ impl Soak<'_> {
             .join(format!("{name}.{number}"))
             .display()
             .to_string()
+    }
+
+    /// Kills a process of a component, and waits for the next run: on a busy machine, a process that
+    /// was killed goes on for a while.
+    fn kill(&self, name: &str, process: u32) -> Result<(), Failed> {
+        let run = self.system.run_of(name);
+        // It may have ended meanwhile.
+        let _ = kill(process);
+        self.system.wait_for_run(name, run + 1)
     }
 
     fn kill_spares(&self) -> Result<(), Failed> {
