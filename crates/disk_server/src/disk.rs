@@ -23,6 +23,10 @@ pub const BUFFER_BYTES: usize = 64 << 10;
 #[derive(Clone)]
 pub struct Disk(Rc<RefCell<Shared>>);
 
+#[expect(
+    clippy::vec_box,
+    reason = "a request moves from list to list as its box"
+)]
 struct Shared {
     queue: Box<dyn BlockQueue>,
     /// What the queue had no room for yet.
@@ -34,6 +38,10 @@ struct Shared {
 
 /// What a connection has of it.
 #[derive(Default)]
+#[expect(
+    clippy::vec_box,
+    reason = "a request moves from list to list as its box"
+)]
 struct Place {
     is_taken: bool,
     idle: Vec<Box<Request>>,

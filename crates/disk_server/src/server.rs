@@ -136,7 +136,7 @@ async fn negotiate<S: Stream>(stream: &mut S, export: &Export) -> Result<Option<
                 }
                 Some(data)
             }
-            ..=TOO_LONG_MAX => {
+            length if length <= TOO_LONG_MAX => {
                 if read_away(stream, length).await?.is_none() {
                     return Ok(None);
                 }

@@ -37,12 +37,12 @@ struct Wire {
 
 impl Stream for Wire {
     async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
-        let sent = self.sent.borrow();
-        let rest = &sent[self.read.get()..];
-        if rest.is_empty() && self.is_open.get() {
-            drop(sent);
+        let is_all_read = self.sent.borrow().len() == self.read.get();
+        if is_all_read && self.is_open.get() {
             return core::future::pending().await;
         }
+        let sent = self.sent.borrow();
+        let rest = &sent[self.read.get()..];
         let count = rest.len().min(place.len());
         place[..count].copy_from_slice(&rest[..count]);
         self.read.set(self.read.get() + count);

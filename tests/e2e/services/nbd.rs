@@ -66,7 +66,7 @@ pub const ON_HVT: [(&str, fn(&Images) -> Result<(), Failed>); 1] =
 /// A disk that tells each place by its bytes, half of it a hole.
 fn disk() -> Result<TemporaryFile, Failed> {
     let file = TemporaryFile::new("nbd", BYTES)?;
-    let bytes: Vec<u8> = (0..BYTES / 2).map(|at| (at / 512 ^ at) as u8).collect();
+    let bytes: Vec<u8> = (0..BYTES / 2).map(|at| ((at / 512) ^ at) as u8).collect();
     let write = fs::OpenOptions::new().write(true).open(&file.path)?;
     write.write_all_at(&bytes, 0)?;
     Ok(file)

@@ -11,6 +11,10 @@ use hw::DmaBuf;
 /// A disk over a queue. What is longer than a buffer has as many requests in flight as there are
 /// buffers and as the queue takes. It waits by looking: each request comes back, as [`BlockQueue`]
 /// promises.
+#[expect(
+    clippy::vec_box,
+    reason = "a request moves from list to list as its box"
+)]
 pub struct Blocking<Q> {
     queue: Q,
     /// Bytes of a read or write: whole blocks.

@@ -195,7 +195,7 @@ impl Reason {
     /// What is wrong with a disk.
     fn write_disk(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Locked(None) => Self::Busy.fmt(f),
+            Self::Locked(None) => write!(f, "{}", Self::Busy),
             Self::Locked(Some((pid, name))) => write!(
                 f,
                 "in use by process {pid} ({}); stop that or choose another, or add \
