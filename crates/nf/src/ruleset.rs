@@ -15,7 +15,7 @@
 //! copies of entries once.
 
 use crate::changing::{Changing, Use};
-use crate::conntrack::{Connection, State};
+use crate::conntrack::{Connection, First, State, Trial};
 use crate::fib::Fib;
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Map, Named, Outcome, Values, lacks};
@@ -237,6 +237,9 @@ impl RuleSet {
         connection: &Connection<'_>,
         tally: &mut impl Tally,
     ) -> (Verdict, RuleIndex) {
+        if let Some(first) = connection.first() {
+            return self.verdict_on_first(first, way, connection, tally);
+        }
         let connection = Some(connection);
         let values = Values {
             key,
@@ -245,6 +248,28 @@ impl RuleSet {
             mark: &Cell::new(0),
         };
         self.judge(&values, tally)
+    }
+
+    /// What would become of the packet that begins a connection. It is counted if it is dropped.
+    #[inline(never)]
+    fn verdict_on_first(
+        &self,
+        first: &First,
+        way: Way,
+        connection: &Connection<'_>,
+        tally: &mut impl Tally,
+    ) -> (Verdict, RuleIndex) {
+        let values = Values {
+            key: &first.key,
+            way: if first.is_reply { way.back() } else { way },
+            connection: Some(connection),
+            mark: &Cell::new(0),
+        };
+        let (verdict, rule) = self.judge(&values, &mut Trial(tally));
+        if verdict == Verdict::Drop {
+            tally.count(rule);
+        }
+        (verdict, rule)
     }
 
     /// What the rules say of every frame whose connection is established, if they ask for nothing
@@ -419,6 +444,13 @@ impl RuleSet {
         }
         let gate = extra.gate.as_ref()?;
         let passes = match gate.ask {
+            Ask::Limit(number) if tally.is_trial() => self.limits[number as usize].would_pass(),
+            Ask::Quota(number) if tally.is_trial() => self.quotas[number as usize].would_pass(),
+            Ask::Use(number) if tally.is_trial() => {
+                let asked = &self.uses[number as usize];
+                let set = &self.changing[asked.set as usize];
+                set.would_match(&asked.layout, asked.what, values, tally.moment())
+            }
             Ask::Limit(number) => {
                 let moment = tally.moment();
                 self.limits[number as usize].passes(moment.now, moment.bytes)

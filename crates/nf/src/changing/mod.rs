@@ -252,6 +252,28 @@ impl Changing {
         self.ask_parts(record, moment)
     }
 
+    /// Whether a statement would match, if what elements have of their own is not exceeded and the
+    /// set has room.
+    pub(crate) fn would_match(
+        &self,
+        layout: &Layout,
+        what: What,
+        values: &Values<'_>,
+        moment: Moment,
+    ) -> bool {
+        let Some(words) = layout.read_whole(values) else {
+            return false;
+        };
+        let passes = self.limit.as_ref().is_none_or(Limit::would_pass);
+        match what {
+            What::Asks { negated } => {
+                let found = self.find(&words, moment.now).is_some();
+                if negated { !found } else { found && passes }
+            }
+            What::Changes { kind, .. } => kind == ChangeKind::Delete || passes,
+        }
+    }
+
     /// Whether the packet passes what an element has of its own, up to the first that it does not.
     fn ask_parts(&self, record: u32, moment: Moment) -> bool {
         let mut place = OWN;

@@ -1,5 +1,6 @@
 //! What rules see of the connection that a frame belongs to: nft's `ct`.
 
+use super::doubt::First;
 use super::record::{Flow, Flow4, Flow6, Record, Traffic, status};
 use super::timeout::Ticks;
 use super::tuple::Tuple;
@@ -59,6 +60,8 @@ pub struct Connection<'a> {
     pub(super) flow: View<'a>,
     pub(super) now: Ticks,
     pub(super) mark: Cell<u32>,
+    /// The packet that rules are to judge in the place of the one at hand.
+    pub(super) first: Option<&'a First>,
 }
 
 /// A flow of either family.
@@ -84,17 +87,19 @@ impl<'a> Connection<'a> {
             flow,
             now,
             mark: Cell::new(mark),
+            first: None,
         }
     }
 
     /// Of a frame that has no connection.
-    pub(super) const fn none(state: State) -> Connection<'static> {
+    pub(crate) const fn none(state: State) -> Connection<'static> {
         Connection {
             state: Cell::new(state),
             direction: 0,
             flow: View::None,
             now: Ticks(0),
             mark: Cell::new(0),
+            first: None,
         }
     }
 
@@ -113,6 +118,12 @@ impl<'a> Connection<'a> {
     /// Whether the frame goes the way of the connection's answers, if it has one.
     pub fn is_reply(&self) -> bool {
         self.direction == 1
+    }
+
+    /// The packet that would begin it, if that is what rules are to judge.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> Option<&First> {
+        self.first
     }
 
     pub(crate) fn mark(&self) -> u32 {

@@ -117,6 +117,8 @@ pub(super) struct Flows<A: Address> {
     hand: u32,
     /// Flows of no use, in a list by `newer`.
     free: u32,
+    /// Flows of another one are to be judged anew: see [`super::doubt`].
+    pub(super) generation: u8,
     /// Flows that are not assured, by source.
     sources: Box<[u32]>,
     /// What names are hashed by, and what else is.
@@ -135,6 +137,7 @@ impl<A: Address> Flows<A> {
             lengths: [0; QUEUES.next_power_of_two()],
             hand: 0,
             free: NONE,
+            generation: 0,
             sources: vec![0; SOURCES].into(),
             hash: Hash::new(key),
             hasher: SipHasher13::new_with_key(key),
@@ -207,7 +210,8 @@ impl<A: Address> Flows<A> {
 
     /// Takes a flow that nobody finds before it is [`Self::confirm`]ed; whether another one was
     /// given up for it.
-    pub(super) fn take(&mut self, flow: A::Record) -> Result<(u32, bool), Refused> {
+    pub(super) fn take(&mut self, mut flow: A::Record) -> Result<(u32, bool), Refused> {
+        flow.set_generation(self.generation);
         let capacity = self.capacity();
         if capacity >= 2 * SOURCE_SHARE
             && *self.source(flow.name().source) as usize >= capacity / SOURCE_SHARE
@@ -317,8 +321,12 @@ impl<A: Address> Flows<A> {
         direction: usize,
         now: Ticks,
     ) -> Option<()> {
-        let flow: &mut Flow = self.records.change(number);
-        let is_open = flow.has_all(OPEN) && flow.tracker.tcp().goes_on(&plain.segment, direction);
+        let record = self.records.change(number);
+        let is_settled = record.generation() == self.generation;
+        let flow: &mut Flow = record;
+        let is_open = is_settled
+            && flow.has_all(OPEN)
+            && flow.tracker.tcp().goes_on(&plain.segment, direction);
         if !is_open {
             return None;
         }

@@ -19,6 +19,7 @@
 //! | `store`, `cover` | memory that outlives the image, and what is taken up of it |
 //! | `fragments` | packets in parts |
 //! | `connection` | what rules see: [`Connection`] |
+//! | `doubt` | connections that began under other rules, judged anew |
 //! | `entry` | the flows of a table, listed for whoever asks: [`Entry`] |
 //! | `passing` | a packet on its way through a router |
 //! | `choose` | what a connection is called on the other side of one |
@@ -46,6 +47,7 @@ mod ahead;
 mod choose;
 mod connection;
 mod cover;
+mod doubt;
 mod entry;
 mod flows;
 mod fragments;
@@ -68,6 +70,7 @@ mod tests;
 pub(crate) use choose::Range;
 pub use connection::{Connection, State};
 pub use cover::{ALIGN, TakenUp, Unsound, VERSION};
+pub(crate) use doubt::{Doubt, First, Trial};
 pub use entry::{Entry, LOOKED_AT_MAX, Name};
 pub(crate) use fragments::Fragments;
 #[cfg(test)]
@@ -176,18 +179,20 @@ pub struct Counts {
     pub given_up: u64,
     /// Frames that belong to no connection and begin none.
     pub invalid: u64,
+    /// Connections that ended because rules that came later would not let them begin.
+    pub revoked: u64,
 }
 
 /// Names of what a table counts: how many flows there are of each class, and then what happened.
-pub const COUNTED: [&str; Class::ALL.len() + 4] = {
-    let mut all = [""; Class::ALL.len() + 4];
+pub const COUNTED: [&str; Class::ALL.len() + 5] = {
+    let mut all = [""; Class::ALL.len() + 5];
     let (classes, counts) = all.split_at_mut(Class::ALL.len());
     let mut at = 0;
     while at < classes.len() {
         classes[at] = Class::ALL[at].name();
         at += 1;
     }
-    counts.copy_from_slice(&["begun", "expired", "given_up", "invalid"]);
+    counts.copy_from_slice(&["begun", "expired", "given_up", "invalid", "revoked"]);
     all
 };
 
@@ -251,7 +256,8 @@ impl Conntrack {
         Ok(())
     }
 
-    /// Rules judge a frame, and see its connection; they are asked at most once. `sought` is what
+    /// Rules judge a frame, and see its connection; they are asked at most once, and once more
+    /// before if the connection began under others ([`Self::revalidate`]). `sought` is what
     /// [`Self::goes_on`] has found, if it was asked. `now` is a time in nanoseconds that does not
     /// go back.
     ///
@@ -277,7 +283,13 @@ impl Conntrack {
         };
         let (family, tracked) = match known {
             Ok(known) => known,
-            Err(sought) => self.find_or_begin(key, frame, sought, ticks)?,
+            Err(sought) => {
+                let found = self.find_or_begin(key, frame, sought, ticks)?;
+                if let Some(fate) = self.revoke_unless(key, found, now, &mut rules) {
+                    return Ok(fate);
+                }
+                found
+            }
         };
         let view = match family {
             Family::None => View::None,
@@ -416,8 +428,10 @@ impl Conntrack {
             expired,
             given_up,
             invalid,
+            revoked,
         } = self.cover.counts;
-        numbers[Class::ALL.len()..].copy_from_slice(&[begun, expired, given_up, invalid]);
+        let happened = [begun, expired, given_up, invalid, revoked];
+        numbers[Class::ALL.len()..].copy_from_slice(&happened);
         numbers
     }
 

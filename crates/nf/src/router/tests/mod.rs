@@ -1,6 +1,7 @@
 //! A router between two networks: what leaves it, and what comes back.
 
 mod define;
+mod doubt;
 mod fib;
 mod frame;
 mod hooks;
