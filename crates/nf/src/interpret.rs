@@ -156,6 +156,11 @@ impl Program {
                         return Err("limit");
                     }
                 }
+                Statement::Census(number) => {
+                    if !self.censuses[*number as usize].passes(values.connection) {
+                        return Err("ct count");
+                    }
+                }
                 Statement::Use(number) => {
                     let asked = &self.uses[*number as usize];
                     let set = &self.changing[asked.set as usize];

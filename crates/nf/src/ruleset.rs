@@ -14,6 +14,7 @@
 //! little, a leaf is scanned. In any set of rules, a search thus visits at most all nodes and all
 //! copies of entries once.
 
+use crate::census::Census;
 use crate::changing::{Changing, Use};
 use crate::conntrack::{Connection, First, State, Trial};
 use crate::fib::Fib;
@@ -51,6 +52,7 @@ pub struct RuleSet {
     pub(crate) maps: Box<[Map]>,
     pub(crate) joints: Box<[Tuples]>,
     pub(crate) limits: Box<[Limit]>,
+    pub(crate) censuses: Box<[Census]>,
     pub(crate) uses: Box<[Use]>,
     pub(crate) changing: Box<[Changing]>,
     pub(crate) fibs: Box<[Fib]>,
@@ -140,6 +142,7 @@ pub(crate) struct Gate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ask {
     Limit(u32),
+    Census(u32),
     Fib(u32),
     Quota(u32),
     /// What is looked up in a set that rules change, or done with it.
@@ -445,6 +448,7 @@ impl RuleSet {
         let gate = extra.gate.as_ref()?;
         let passes = match gate.ask {
             Ask::Limit(number) if tally.is_trial() => self.limits[number as usize].would_pass(),
+            Ask::Census(number) if tally.is_trial() => self.censuses[number as usize].would_pass(),
             Ask::Quota(number) if tally.is_trial() => self.quotas[number as usize].would_pass(),
             Ask::Use(number) if tally.is_trial() => {
                 let asked = &self.uses[number as usize];
@@ -460,6 +464,7 @@ impl RuleSet {
                 let set = &self.changing[asked.set as usize];
                 set.apply(&asked.layout, asked.what, values, tally.moment())
             }
+            Ask::Census(number) => self.censuses[number as usize].passes(values.connection),
             Ask::Quota(number) => self.quotas[number as usize].ask(self.first_named, tally),
             Ask::Fib(number) => {
                 self.fibs[number as usize].holds(values.key, values.way, tally.routes())
@@ -674,6 +679,8 @@ impl RuleSet {
             + size_of_val(&*self.extras)
             + size_of_val(&*self.maps)
             + size_of_val(&*self.limits)
+            + size_of_val(&*self.censuses)
+            + self.censuses.iter().map(Census::memory).sum::<usize>()
             + size_of_val(&*self.uses)
             + size_of_val(&*self.changing)
             + self.changing.iter().map(Changing::memory).sum::<usize>()

@@ -1,5 +1,6 @@
 //! What rules see of the connection that a frame belongs to: nft's `ct`.
 
+use super::Conntrack;
 use super::doubt::First;
 use super::record::{Flow, Flow4, Flow6, Record, Traffic, status};
 use super::timeout::Ticks;
@@ -62,6 +63,18 @@ pub struct Connection<'a> {
     pub(super) mark: Cell<u32>,
     /// The packet that rules are to judge in the place of the one at hand.
     pub(super) first: Option<&'a First>,
+    /// The table that it is in, or may be.
+    pub(super) table: Option<&'a Conntrack>,
+}
+
+/// What has become of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is in no table, or not yet.
+    Gone,
+    /// TCP: it waits for its end.
+    Closed,
+    GoesOn,
 }
 
 /// A flow of either family.
@@ -75,7 +88,13 @@ pub(super) enum View<'a> {
 impl<'a> Connection<'a> {
     /// What a frame of this direction is to a flow.
     #[inline(always)]
-    pub(super) fn of(flow: View<'a>, state: State, direction: usize, now: Ticks) -> Self {
+    pub(super) fn of(
+        table: &'a Conntrack,
+        flow: View<'a>,
+        state: State,
+        direction: usize,
+        now: Ticks,
+    ) -> Self {
         let mark = match flow {
             View::None => 0,
             View::V4(flow) => flow.mark,
@@ -88,6 +107,7 @@ impl<'a> Connection<'a> {
             now,
             mark: Cell::new(mark),
             first: None,
+            table: Some(table),
         }
     }
 
@@ -100,6 +120,7 @@ impl<'a> Connection<'a> {
             now: Ticks(0),
             mark: Cell::new(0),
             first: None,
+            table: None,
         }
     }
 
@@ -124,6 +145,25 @@ impl<'a> Connection<'a> {
     #[inline(always)]
     pub(crate) fn first(&self) -> Option<&First> {
         self.first
+    }
+
+    /// A number that it is known by while it lasts; none if there is no connection.
+    pub(crate) fn known_by(&self) -> Option<u64> {
+        let table = self.table?;
+        match self.flow {
+            View::None => None,
+            View::V4(flow) => Some(table.table4.known_by(&flow.name()) << 1),
+            View::V6(flow) => Some(table.table6.known_by(&flow.name()) << 1 | 1),
+        }
+    }
+
+    /// What has become of a connection with such a number.
+    pub(crate) fn fate_of(&self, number: u64) -> Fate {
+        let fate = self.table.map(|table| match number & 1 {
+            0 => table.table4.fate_of(number >> 1, self.now),
+            _ => table.table6.fate_of(number >> 1, self.now),
+        });
+        fate.unwrap_or(Fate::Gone)
     }
 
     pub(crate) fn mark(&self) -> u32 {

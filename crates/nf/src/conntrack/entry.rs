@@ -116,6 +116,7 @@ impl Entry {
             now: Ticks::default(),
             mark: Cell::new(self.mark),
             first,
+            table: None,
         }))
     }
 }

@@ -11,6 +11,7 @@
 //! ended of them is found by going through the table from one end to the other, again and again, a
 //! part each time ([`SWEPT_MAX`]). Until then it takes its place, and is a flow no more.
 
+use super::connection::Fate;
 use super::hash::Hash;
 use super::packet::Plain;
 use super::record::{Flow, Flow4, Flow6, Link, Links, Record, class_of, queue_of, status};
@@ -22,6 +23,7 @@ use crate::key::protocol;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 /// No flow.
@@ -190,6 +192,41 @@ impl<A: Address> Flows<A> {
             link = flow.links().chain[direction].get();
         }
         None
+    }
+
+    /// A number that whoever does not know the key cannot give to two names, and by which one is
+    /// found again: 32 bits of the one hash, and 31 of the other.
+    pub(super) fn known_by(&self, name: &Tuple<A>) -> u64 {
+        let mut hasher = self.hasher;
+        hasher.write(name.source.bytes());
+        hasher.write(name.destination.bytes());
+        hasher.write_u16(name.ports[0]);
+        hasher.write_u16(name.ports[1]);
+        hasher.write_u16(name.vlan);
+        hasher.write_u8(name.protocol);
+        u64::from(name.hash(&self.hash)) << 31 | hasher.finish() >> 33
+    }
+
+    /// What has become of a flow whose name has this number.
+    pub(super) fn fate_of(&self, number: u64, now: Ticks) -> Fate {
+        let mut link = self.buckets[(number >> 31) as usize & (self.buckets.len() - 1)];
+        for _ in 0..CHAIN_MAX {
+            if link == NONE {
+                break;
+            }
+            let direction = (link & 1) as usize;
+            let flow = self.get(link >> 1);
+            if direction == 0 && self.known_by(&flow.name()) == number && flow.deadline > now {
+                let is_tcp = flow.name().protocol == protocol::TCP;
+                let state = is_tcp.then(|| flow.tracker.tcp().state());
+                return match state {
+                    Some(Class::TimeWait | Class::Close) => Fate::Closed,
+                    _ => Fate::GoesOn,
+                };
+            }
+            link = flow.links().chain[direction].get();
+        }
+        Fate::Gone
     }
 
     /// The first flow of a bucket.

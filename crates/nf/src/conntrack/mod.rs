@@ -68,6 +68,7 @@ mod window;
 mod tests;
 
 pub(crate) use choose::Range;
+pub(crate) use connection::Fate;
 pub use connection::{Connection, State};
 pub use cover::{ALIGN, TakenUp, Unsound, VERSION};
 pub(crate) use doubt::{Doubt, First, Trial};
@@ -296,7 +297,7 @@ impl Conntrack {
             Family::V4 => View::V4(self.table4.get(tracked.flow)),
             Family::V6 => View::V6(self.table6.get(tracked.flow)),
         };
-        let connection = Connection::of(view, tracked.state, tracked.direction, ticks);
+        let connection = Connection::of(self, view, tracked.state, tracked.direction, ticks);
         let marked = connection.mark();
         let fate = rules(&connection);
         let mark = connection.mark();

@@ -228,7 +228,7 @@ impl Conntrack {
             Kind::V4(of) => (of.state, of.direction, View::V4(of.flow(&self.table4))),
             Kind::V6(of) => (of.state, of.direction, View::V6(of.flow(&self.table6))),
         };
-        Connection::of(flow, state, direction, Ticks::of(now))
+        Connection::of(self, flow, state, direction, Ticks::of(now))
     }
 
     /// The connection has this mark from now on.

@@ -1,5 +1,6 @@
 //! A router between two networks: what leaves it, and what comes back.
 
+mod census;
 mod define;
 mod doubt;
 mod fib;
