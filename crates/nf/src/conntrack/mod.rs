@@ -39,6 +39,7 @@
 //! | ICMPv6's redirect is invalid | it is an error about what it quotes |
 //! | a source has at most a quarter of the table for flows that are not assured | it has all |
 //! | a full table gives up its oldest flow that is not assured, or a closing one | it tries few |
+//! | `ct count` counts nothing that has ended | it may, for a tick of its clock |
 //! | no connection expects another one | helpers do where they are configured |
 //!
 //! Checksums are left because offloads may not have filled them in.

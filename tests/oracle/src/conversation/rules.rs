@@ -141,7 +141,7 @@ fn condition(rng: &mut Rng) -> String {
     let end = ["saddr", "daddr"][rng.usize(0..2)];
     let port = ["proto-src", "proto-dst"][rng.usize(0..2)];
     let operator = ["", "!= ", "> ", "< "][rng.usize(0..4)];
-    match rng.u8(0..17) {
+    match rng.u8(0..16) {
         0..=2 => format!("ct state {state}"),
         3 => format!("ct state {{ {state}, {other} }}"),
         4 => format!("ct state {state},{other}"),
@@ -158,10 +158,6 @@ fn condition(rng: &mut Rng) -> String {
         12 => format!("meta l4proto tcp ct {direction} {port} {operator}80"),
         13 => format!("ct {direction} packets {operator}{}", rng.u8(0..10)),
         14 => format!("ct bytes {operator}{}", rng.u16(0..3000)),
-        15 => {
-            let over = ["", "over "][rng.usize(0..2)];
-            format!("ct state new ct count {over}{}", rng.u8(0..20))
-        }
         _ => format!("iifname {}", ["private", "public"][rng.usize(0..2)]),
     }
 }
