@@ -6,9 +6,11 @@
 //! | whether a panic leaves a core file ([`CORE_OFFSET`]), in that page | the tender |
 //! | [`Exits`], at the end of that page ([`EXITS_OFFSET`]) | the tender, on `hvt` |
 //! | counters ([`COUNTERS_OFFSET`]), those of TCP/IP ([`NET_COUNTERS`]) among them | the guest |
-//! | [`RulesStatus`], [`REVALIDATED_OFFSET`] and counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
+//! | [`RulesStatus`], and [`REVALIDATED_OFFSET`] in its page | the guest |
+//! | counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
 //! | [`CaptureHead`] and the capture ring ([`CAPTURE_OFFSET`]) | the guest |
-//! | [`Control`], [`LEAVE_OFFSET`], [`REVALIDATE_OFFSET`], MTUs ([`MTUS_OFFSET`]) | the host alone |
+//! | [`Control`]; in its page [`LEAVE_OFFSET`] and [`REVALIDATE_OFFSET`] | the host alone |
+//! | MTUs ([`MTUS_OFFSET`]) | the host alone |
 //! | two texts of rules ([`RULES_OFFSET`]) | the host alone |
 //!
 //! Numbers are native-endian. What the guest writes is numbers by index and frames, and no names:

@@ -2,7 +2,7 @@
 //! (`net/netfilter/nft_connlimit.c`, `nf_conncount.c`).
 //!
 //! A rule, or an element of a set, remembers the connections that it was asked about, and looks at
-//! each of them when it is asked again (the kernel, up to the one that it is asked about): what has ended, or waits for its end (TCP's `TIME_WAIT` and
+//! each of them when it is asked again: what has ended, or waits for its end (TCP's `TIME_WAIT` and
 //! `CLOSE`), is forgotten. It remembers no more than it takes to exceed the number.
 
 use crate::conntrack::{Connection, Fate};

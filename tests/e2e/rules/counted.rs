@@ -104,7 +104,10 @@ fn check(course: &Course) -> Result<(), Failed> {
             data: 0,
         };
         let packet = Packet::new(HOSTS, *from, TCP, segment.bytes());
-        let said = (judges.kernels(&packet)?.passes(), judges.ours(&packet).passes());
+        let said = (
+            judges.kernels(&packet)?.passes(),
+            judges.ours(&packet).passes(),
+        );
         if said != (*passes, *passes) {
             return Err(format!("step {number}: the kernel and nf pass it: {said:?}").into());
         }

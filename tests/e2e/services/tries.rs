@@ -8,7 +8,8 @@ use crate::harness::programs;
 use crate::harness::runtime::{Runtime, unused};
 use libtest_mimic::{Failed, Trial};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const HOSTS: [&str; 2] = ["spt", "process"];
 const NAME: &str = "guard";
@@ -21,6 +22,8 @@ const SSH: u16 = 22;
 const TRIES: usize = 5;
 /// How long somebody waits for what is not to come.
 const IN_VAIN: Duration = Duration::from_millis(500);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let missing = programs::missing(&["ip"]);
@@ -59,7 +62,7 @@ fn kept_out(images: &Images, host: &str) -> Result<(), Failed> {
     };
     let listen = |at: IpAddr, port| routed.outside.run(|| TcpListener::bind((at, port)));
     let (ip4, ip6) = (IpAddr::from(SERVER), IpAddr::from(SERVER6));
-    let _listening = [listen(ip4, SSH)?, listen(ip4, 2222)?, listen(ip6, SSH)?];
+    let _listening = [listen(ip4, SSH)?, listen(ip4, 2222)?];
     for _ in 0..TRIES {
         connects((ip4, SSH), PATIENCE)?;
     }
@@ -68,6 +71,14 @@ fn kept_out(images: &Images, host: &str) -> Result<(), Failed> {
     }
     // Other services, and other addresses of a source, are not slowed down.
     connects((ip4, 2222), PATIENCE)?;
+    // An address of IPv6 is not usable at once.
+    let deadline = Instant::now() + PATIENCE;
+    let _listening6 = loop {
+        match listen(ip6, SSH) {
+            Err(_) if Instant::now() < deadline => sleep(PAUSE),
+            listening => break listening?,
+        }
+    };
     for _ in 0..TRIES {
         connects((ip6, SSH), PATIENCE)?;
     }
