@@ -6,9 +6,11 @@
 //! | whether a panic leaves a core file ([`CORE_OFFSET`]), in that page | the tender |
 //! | [`Exits`], at the end of that page ([`EXITS_OFFSET`]) | the tender, on `hvt` |
 //! | counters ([`COUNTERS_OFFSET`]), those of TCP/IP ([`NET_COUNTERS`]) among them | the guest |
-//! | [`RulesStatus`] and counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
+//! | [`RulesStatus`], and [`REVALIDATED_OFFSET`] in its page | the guest |
+//! | counters of rules ([`RULE_COUNTERS_OFFSET`]) | the guest |
 //! | [`CaptureHead`] and the capture ring ([`CAPTURE_OFFSET`]) | the guest |
-//! | [`Control`], [`LEAVE_OFFSET`], MTUs ([`MTUS_OFFSET`]) | the host alone |
+//! | [`Control`]; in its page [`LEAVE_OFFSET`] and [`REVALIDATE_OFFSET`] | the host alone |
+//! | MTUs ([`MTUS_OFFSET`]) | the host alone |
 //! | two texts of rules ([`RULES_OFFSET`]) | the host alone |
 //!
 //! Numbers are native-endian. What the guest writes is numbers by index and frames, and no names:
@@ -28,6 +30,10 @@ pub const COUNTERS: usize = (RULES_STATUS_OFFSET - COUNTERS_OFFSET) / size_of::<
 
 /// Offset of [`RulesStatus`].
 pub const RULES_STATUS_OFFSET: usize = 64 << 10;
+/// Offset of a word in the page of [`RulesStatus`]: the last generation with which the guest judges
+/// connections anew; written before [`RulesStatus::generation`]. An image that does not know how
+/// leaves it 0.
+pub const REVALIDATED_OFFSET: usize = RULES_STATUS_OFFSET + 1024;
 /// Most rules in a set, the policies of its base chains included.
 pub const RULES_MAX: usize = 64 << 10;
 /// Offset of the counters of rules: [`RULES_MAX`] pairs of frames and bytes ([`RuleCounter`]) for
@@ -53,6 +59,9 @@ pub const MTUS_OFFSET: usize = CONTROL_OFFSET + 1024;
 /// to leave its links as they are for whoever goes on in its place. For images with
 /// [`crate::extension::feature::LEAVE`].
 pub const LEAVE_OFFSET: usize = CONTROL_OFFSET + 512;
+/// Offset of a word in the page of [`Control`]: the generation of rules with which connections that
+/// began before are judged anew; written before [`Control::generation`].
+pub const REVALIDATE_OFFSET: usize = LEAVE_OFFSET + size_of::<u64>();
 /// Offset of the first text of rules; the second one is [`RULES_BYTES_MAX`] behind it.
 pub const RULES_OFFSET: usize = CONTROL_OFFSET + PAGE;
 /// Longest text of rules, in bytes.

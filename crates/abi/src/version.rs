@@ -94,7 +94,8 @@ const _: () = {
     assert!(share::CONTROL_OFFSET == 0xa1_2000 && share::RULES_OFFSET == 0xa1_3000);
     assert!(share::MTUS_OFFSET == 0xa1_2400 && share::LEAVE_OFFSET == 0xa1_2200);
     assert!(share::BYTES == 0x2a1_3000 && share::EXITS_OFFSET == 0xfc0);
-    assert!(share::CORE_OFFSET == 0xfb8);
+    assert!(share::CORE_OFFSET == 0xfb8 && share::REVALIDATE_OFFSET == 0xa1_2208);
+    assert!(share::REVALIDATED_OFFSET == 0x1_0400);
     assert!(size_of::<RulesStatus>() == 48 && size_of::<RuleCounter>() == 16);
     assert!(size_of::<Control>() == 48 && size_of::<Exits>() == 16);
     assert!(size_of::<Report>() == 432 && offset_of!(Report, registers) == 40);

@@ -7,7 +7,7 @@ use abi::capture::Fate;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 use device::ethernet::HEADER_SIZE;
-use device::{Frame, Netif};
+use device::{Batch, Frame, Netif};
 use nf::Routes;
 use nf::router::{ANSWER_MAX, Arrival, Hooks, Local, Passage, Rejection, Rules, Stop};
 use ports::Runtime;
@@ -66,6 +66,15 @@ impl Gate {
     #[inline]
     pub fn refresh(&mut self) {
         self.work.refresh();
+    }
+
+    /// Brings near what the frames of a batch will need, before each of them is judged.
+    #[inline]
+    pub fn look_ahead(&self, batch: &Batch) {
+        if let Some(connections) = &self.work.tracking.connections {
+            let table = &connections.table.table;
+            table.look_ahead(batch.iter().map(Frame::bytes));
+        }
     }
 
     /// Whether a packet goes on that has come in by this port, at which the router has the

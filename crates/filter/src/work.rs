@@ -202,7 +202,10 @@ impl<R: Ruled> Work<R> {
             return;
         };
         let tracking = &mut self.tracking;
-        let before = Some(&self.rules);
+        let before = Some(Before {
+            rules: &self.rules,
+            revalidates: offer.revalidates(),
+        });
         match load(self.runtime, offer.text(), &self.ports, tracking, before) {
             Ok(rules) => {
                 let counted = named(&self.rules, self.counters);
@@ -256,6 +259,13 @@ pub(crate) struct Tracking<T> {
     said: Option<String>,
 }
 
+/// What was in force before rules that are loaded.
+struct Before<'a, R> {
+    rules: &'a R,
+    /// Whether connections that began under them are judged anew.
+    revalidates: bool,
+}
+
 /// The rules that `text` is, if there is memory for them. Connections go on under the next rules
 /// if those ask for connections, and are forgotten otherwise; elements of sets that rules change go
 /// on if both have the set.
@@ -264,8 +274,10 @@ fn load<R: Ruled>(
     text: &str,
     ports: &[&str],
     tracking: &mut Tracking<R::Table>,
-    before: Option<&R>,
+    before: Option<Before<'_, R>>,
 ) -> Result<R, Refusal> {
+    let revalidates = before.as_ref().is_some_and(|before| before.revalidates);
+    let before = before.map(|before| before.rules);
     let limits = nf::limits_within(text, runtime.has_room).ok_or(Refusal::Memory)?;
     let mut rules = R::load(text, ports, &limits).map_err(|error| match error.kind {
         ErrorKind::Limit { .. } if limits != Limits::DEFAULT => Refusal::Memory,
@@ -277,6 +289,9 @@ fn load<R: Ruled>(
     match (rules.tracks(), tracking.connections.take()) {
         (true, Some(mut connections)) => {
             connections.table.rules_changed();
+            if revalidates {
+                connections.table.conntrack().revalidate();
+            }
             tracking.connections = Some(connections);
         }
         (true, None) => {

@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-const CASES: [&str; 7] = [
+const CASES: [&str; 8] = [
     "default",
     "4",
     "100",
@@ -24,6 +24,7 @@ const CASES: [&str; 7] = [
     "set",
     "joint",
     "joined-ranges",
+    "update",
 ];
 /// Elements of the set in the cases `set`, `joint` and `joined-ranges`.
 const SET_ELEMENTS: u32 = 100_000;
@@ -219,12 +220,30 @@ fn joined(ranges: bool) -> Case {
     }
 }
 
+/// A rule that gives each source a limit of its own, in a set that it fills.
+fn update() -> Case {
+    let mut noise = Noise(0x0b0a_0007);
+    let flow = |source| Flow {
+        source,
+        destination: 1,
+        protocol: 6,
+        port: 22,
+    };
+    let set = "set s { type ipv4_addr; size 2048; flags dynamic, timeout; timeout 1m; }";
+    let rules = "tcp dport 22 update @s { ip saddr limit rate over 10/second } drop\n";
+    Case {
+        text: table(set, rules),
+        flows: (0..FLOWS_MAX).map(|_| flow(noise.next())).collect(),
+    }
+}
+
 fn case(name: &str) -> Option<Case> {
     match name {
         "default" => Some(default()),
         "set" => Some(large_set()),
         "joint" => Some(joined(false)),
         "joined-ranges" => Some(joined(true)),
+        "update" => Some(update()),
         count => count.parse().ok().map(distinct),
     }
 }
@@ -254,11 +273,13 @@ struct Cost {
 
 fn measure(case: &Case, count: usize) -> Cost {
     let start = Instant::now();
-    let rules = match nf::load(&case.text, &["private", "public"], &Limits::DEFAULT) {
+    let mut rules = match nf::load(&case.text, &["private", "public"], &Limits::DEFAULT) {
         Ok(rules) => rules,
         Err(error) => panic!("{}", error.render("case", &case.text)),
     };
     let load = start.elapsed();
+    // The key is no secret here.
+    rules.begin(&[7; 16], 0, None);
     let mut counters = Counters(vec![0; rules.len() + 1]);
     let frames = frames(&case.flows);
     let (mut key, mut nanoseconds) = (Key::EMPTY, f64::INFINITY);
@@ -295,7 +316,8 @@ fn main() {
     let Some(count) = count.filter(|count| *count > 0 && known) else {
         eprintln!(
             "verdict_cost: give a case and a number of frames: \
-             verdict_cost [--json] [default|4|100|10000|set|joint|joined-ranges [FRAMES]]"
+             verdict_cost [--json] [default|4|100|10000|set|joint|joined-ranges|update \
+             [FRAMES]]"
         );
         std::process::exit(1);
     };

@@ -124,6 +124,18 @@ impl Program {
         (base.policy, policy)
     }
 
+    /// Whether there are so many connections.
+    fn count(&self, number: u32, values: &Values<'_>) -> Result<(), &'static str> {
+        let passes = self.censuses[number as usize].passes(values.connection);
+        passes.then_some(()).ok_or("ct count")
+    }
+
+    /// Whether a quota lets the frame pass.
+    fn ask_quota(&self, number: u32, tally: &mut impl Tally) -> Result<(), &'static str> {
+        let passes = self.quotas[number as usize].ask(self.first_named(), tally);
+        passes.then_some(()).ok_or("quota")
+    }
+
     /// What comes of one rule, or the field that does not match.
     fn run(
         &self,
@@ -156,6 +168,7 @@ impl Program {
                         return Err("limit");
                     }
                 }
+                Statement::Census(number) => self.count(*number, values)?,
                 Statement::Use(number) => {
                     let asked = &self.uses[*number as usize];
                     let set = &self.changing[asked.set as usize];
@@ -163,11 +176,7 @@ impl Program {
                         return Err(CHANGING);
                     }
                 }
-                Statement::Quota(number) => {
-                    if !self.quotas[*number as usize].ask(self.first_named(), tally) {
-                        return Err("quota");
-                    }
-                }
+                Statement::Quota(number) => self.ask_quota(*number, tally)?,
                 Statement::Fib(number) => {
                     let fib = &self.fibs[*number as usize];
                     if !fib.holds(values.key, values.way, tally.routes()) {

@@ -5,6 +5,7 @@
 //! for IPv4) is a condition of its own. A condition on a field that the frame lacks never holds,
 //! whatever it asks for.
 
+use crate::census::Census;
 use crate::changing::{Changing, Use};
 use crate::conntrack::{Connection, State};
 use crate::fib::Fib;
@@ -144,6 +145,7 @@ pub struct Program {
     pub(crate) joints: Vec<Joint>,
     /// What statements refer to by number.
     pub(crate) limits: Vec<Limit>,
+    pub(crate) censuses: Vec<Census>,
     pub(crate) uses: Vec<Use>,
     /// What uses refer to by number.
     pub(crate) changing: Vec<Changing>,
@@ -200,6 +202,8 @@ pub(crate) enum Statement {
     Log(Box<str>),
     /// The frame must pass this limit.
     Limit(u32),
+    /// So many connections there must be.
+    Census(u32),
     /// Looks a set up that rules change, or changes it: what it says must hold.
     Use(u32),
     /// The frame must pass this quota.
@@ -384,8 +388,12 @@ impl Program {
             || statements.any(|statement| match statement {
                 Statement::Match(condition) => condition.slot.is_of_connection(),
                 Statement::Mark(set) => set.asks_connection(),
+                Statement::Census(_) => true,
+                Statement::Use(number) => {
+                    let set = self.uses[*number as usize].set;
+                    self.changing[set as usize].counts_connections()
+                }
                 Statement::Joint { .. }
-                | Statement::Use(_)
                 | Statement::Count
                 | Statement::CountNamed(_)
                 | Statement::Quota(_)

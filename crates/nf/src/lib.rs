@@ -20,6 +20,7 @@
 //! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
 //! | `changing` | sets that rules change |
+//! | `census` | how many connections a rule has seen |
 //! | `fib` | what a router's routes say of an address |
 //! | `limit` | how many packets or bytes a rule takes in a time |
 //! | `quota` | how many bytes a rule takes in all |
@@ -84,6 +85,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod census;
 mod changing;
 mod compile;
 pub mod conntrack;

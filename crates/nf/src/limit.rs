@@ -196,6 +196,11 @@ impl Limit {
         rest.is_some() != self.rate.over
     }
 
+    /// Whether a packet passes that exceeds nothing.
+    pub(crate) fn would_pass(&self) -> bool {
+        !self.rate.over
+    }
+
     /// Nanoseconds that a full bucket holds.
     pub(crate) fn most(&self) -> u64 {
         self.most

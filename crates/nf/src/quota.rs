@@ -61,6 +61,11 @@ impl Quota {
         self.passes(tally.bytes())
     }
 
+    /// Whether a packet passes that exceeds nothing.
+    pub(crate) fn would_pass(&self) -> bool {
+        !self.allowance.over
+    }
+
     /// Whether a packet of so many bytes passes.
     fn passes(&self, bytes: u64) -> bool {
         let used = self.used.load(Relaxed).saturating_add(bytes);

@@ -24,6 +24,16 @@ pub struct Way {
     pub to: u8,
 }
 
+impl Way {
+    /// The other way round.
+    pub(crate) fn back(self) -> Self {
+        Self {
+            from: self.to,
+            to: self.from,
+        }
+    }
+}
+
 /// What limits and sets that change depend on, besides a frame's key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
@@ -51,6 +61,11 @@ pub trait Tally {
     /// What a router knows of addresses, for `fib`.
     fn routes(&self) -> Option<&dyn Routes> {
         None
+    }
+    /// Whether rules only say what they would do: limits and quotas are not exceeded then, and sets
+    /// stay as they are.
+    fn is_trial(&self) -> bool {
+        false
     }
 }
 

@@ -14,8 +14,9 @@
 //! little, a leaf is scanned. In any set of rules, a search thus visits at most all nodes and all
 //! copies of entries once.
 
+use crate::census::Census;
 use crate::changing::{Changing, Use};
-use crate::conntrack::{Connection, State};
+use crate::conntrack::{Connection, First, State, Trial};
 use crate::fib::Fib;
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Map, Named, Outcome, Values, lacks};
@@ -51,6 +52,7 @@ pub struct RuleSet {
     pub(crate) maps: Box<[Map]>,
     pub(crate) joints: Box<[Tuples]>,
     pub(crate) limits: Box<[Limit]>,
+    pub(crate) censuses: Box<[Census]>,
     pub(crate) uses: Box<[Use]>,
     pub(crate) changing: Box<[Changing]>,
     pub(crate) fibs: Box<[Fib]>,
@@ -140,6 +142,7 @@ pub(crate) struct Gate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ask {
     Limit(u32),
+    Census(u32),
     Fib(u32),
     Quota(u32),
     /// What is looked up in a set that rules change, or done with it.
@@ -237,6 +240,9 @@ impl RuleSet {
         connection: &Connection<'_>,
         tally: &mut impl Tally,
     ) -> (Verdict, RuleIndex) {
+        if let Some(first) = connection.first() {
+            return self.verdict_on_first(first, way, connection, tally);
+        }
         let connection = Some(connection);
         let values = Values {
             key,
@@ -245,6 +251,28 @@ impl RuleSet {
             mark: &Cell::new(0),
         };
         self.judge(&values, tally)
+    }
+
+    /// What would become of the packet that begins a connection. It is counted if it is dropped.
+    #[inline(never)]
+    fn verdict_on_first(
+        &self,
+        first: &First,
+        way: Way,
+        connection: &Connection<'_>,
+        tally: &mut impl Tally,
+    ) -> (Verdict, RuleIndex) {
+        let values = Values {
+            key: &first.key,
+            way: if first.is_reply { way.back() } else { way },
+            connection: Some(connection),
+            mark: &Cell::new(0),
+        };
+        let (verdict, rule) = self.judge(&values, &mut Trial(tally));
+        if verdict == Verdict::Drop {
+            tally.count(rule);
+        }
+        (verdict, rule)
     }
 
     /// What the rules say of every frame whose connection is established, if they ask for nothing
@@ -419,6 +447,14 @@ impl RuleSet {
         }
         let gate = extra.gate.as_ref()?;
         let passes = match gate.ask {
+            Ask::Limit(number) if tally.is_trial() => self.limits[number as usize].would_pass(),
+            Ask::Census(number) if tally.is_trial() => self.censuses[number as usize].would_pass(),
+            Ask::Quota(number) if tally.is_trial() => self.quotas[number as usize].would_pass(),
+            Ask::Use(number) if tally.is_trial() => {
+                let asked = &self.uses[number as usize];
+                let set = &self.changing[asked.set as usize];
+                set.would_match(&asked.layout, asked.what, values, tally.moment())
+            }
             Ask::Limit(number) => {
                 let moment = tally.moment();
                 self.limits[number as usize].passes(moment.now, moment.bytes)
@@ -428,6 +464,7 @@ impl RuleSet {
                 let set = &self.changing[asked.set as usize];
                 set.apply(&asked.layout, asked.what, values, tally.moment())
             }
+            Ask::Census(number) => self.censuses[number as usize].passes(values.connection),
             Ask::Quota(number) => self.quotas[number as usize].ask(self.first_named, tally),
             Ask::Fib(number) => {
                 self.fibs[number as usize].holds(values.key, values.way, tally.routes())
@@ -642,6 +679,8 @@ impl RuleSet {
             + size_of_val(&*self.extras)
             + size_of_val(&*self.maps)
             + size_of_val(&*self.limits)
+            + size_of_val(&*self.censuses)
+            + self.censuses.iter().map(Census::memory).sum::<usize>()
             + size_of_val(&*self.uses)
             + size_of_val(&*self.changing)
             + self.changing.iter().map(Changing::memory).sum::<usize>()

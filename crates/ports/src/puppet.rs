@@ -20,8 +20,9 @@ use abi::region;
 use abi::ring::{Server, WORDS};
 use abi::share::{
     BYTES, CAPTURE_OFFSET, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_PER_PORT, CaptureRecord,
-    Control, LEAVE_OFFSET, MTUS_OFFSET, PortCounter, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX,
-    RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET, RuleCounter, RulesStatus,
+    Control, LEAVE_OFFSET, MTUS_OFFSET, PortCounter, REVALIDATE_OFFSET, REVALIDATED_OFFSET,
+    RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET,
+    RuleCounter, RulesStatus,
 };
 use alloc::boxed::Box;
 use alloc::vec;
@@ -561,6 +562,16 @@ impl Scene {
     /// The host offers these rules.
     pub fn offer(&self, generation: u64, slot: u64, text: &str) {
         self.offer_bytes(generation, slot, text.as_bytes(), text.len() as u64);
+    }
+
+    /// The rules of this generation are to end connections that they would not let begin.
+    pub fn revalidate(&self, generation: u64) {
+        self.say(REVALIDATE_OFFSET - CONTROL_OFFSET, generation);
+    }
+
+    /// The last generation that the guest says it did that with.
+    pub fn revalidated(&self) -> u64 {
+        self.guest[REVALIDATED_OFFSET / WORD].load(Ordering::Relaxed)
     }
 
     /// The host names this slot, whether there is one or not, and so many bytes in it.

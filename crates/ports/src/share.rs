@@ -9,9 +9,9 @@ use abi::inquiry::{
 };
 use abi::share::{
     CAPTURE_OFFSET, CAPTURE_RING_BYTES, CAPTURE_RING_OFFSET, CONTROL_OFFSET, CORE_OFFSET,
-    COUNTERS_OFFSET, CaptureHead, Control, LEAVE_OFFSET, MTUS_OFFSET, RULE_COUNTERS_OFFSET,
-    RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET, Report, RuleCounter,
-    RulesStatus, SLOTS,
+    COUNTERS_OFFSET, CaptureHead, Control, LEAVE_OFFSET, MTUS_OFFSET, REVALIDATE_OFFSET,
+    REVALIDATED_OFFSET, RULE_COUNTERS_OFFSET, RULES_BYTES_MAX, RULES_MAX, RULES_OFFSET,
+    RULES_STATUS_OFFSET, Report, RuleCounter, RulesStatus, SLOTS,
 };
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -81,6 +81,16 @@ impl SharedFile {
     /// What the guest says of its rules: the words of a [`RulesStatus`].
     pub(crate) fn rules_status(&self) -> Option<&'static [AtomicU64]> {
         self.guest.get(words::<RulesStatus>(RULES_STATUS_OFFSET, 1))
+    }
+
+    /// The word by which the guest says with which rules it judges connections anew.
+    pub(crate) fn revalidated(&self) -> Option<&'static AtomicU64> {
+        self.guest.get(REVALIDATED_OFFSET / WORD)
+    }
+
+    /// The word by which the host asks for that.
+    pub(crate) fn revalidate(&self) -> Option<&'static HostWord> {
+        self.host.get((REVALIDATE_OFFSET - CONTROL_OFFSET) / WORD)
     }
 
     /// The counters of the rules in this slot: the words of [`RULES_MAX`] [`RuleCounter`]s.

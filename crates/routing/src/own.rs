@@ -97,6 +97,7 @@ impl Netif for Own {
 
     fn receive(&mut self, batch: &mut Batch) {
         self.port.borrow_mut().receive(batch);
+        self.judge.borrow().gate.look_ahead(batch);
     }
 
     fn transmit(&mut self, batch: &mut Batch) {

@@ -5,8 +5,8 @@
 use crate::share::SharedFile;
 use abi::extension::feature;
 use abi::share::{
-    BYTES, CONTROL_OFFSET, Control, RULES_BYTES_MAX, RULES_OFFSET, RULES_STATUS_OFFSET,
-    RulesStatus, SLOTS,
+    BYTES, CONTROL_OFFSET, Control, REVALIDATE_OFFSET, RULES_BYTES_MAX, RULES_OFFSET,
+    RULES_STATUS_OFFSET, RulesStatus, SLOTS,
 };
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, pread, pwrite};
@@ -98,18 +98,21 @@ pub(crate) fn give(path: &Path, features: u32, share: Option<&SharedFile>) -> Re
     let share = share.filter(|share| share.size == BYTES);
     let share = share.ok_or(Error::NoRoom)?;
     let text = read(path)?;
-    publish(&share.file, &text).map(drop).map_err(Error::Write)
+    publish(&share.file, &text, false)
+        .map(drop)
+        .map_err(Error::Write)
 }
 
 /// Puts `text` into the slot of the shared file that is not in force, and asks the guest to use it.
 /// Returns the generation by which the guest will speak of it. A NUL ends the text in the file,
-/// where there is room.
+/// where there is room. If it `revalidates`, connections that began under the rules before end
+/// unless these let them begin.
 ///
 /// Two that do this at the same time spoil each other's text; hold a lock.
 ///
 /// # Errors
 /// `text` is longer than [`RULES_BYTES_MAX`], or the file cannot be written.
-pub fn publish(share: impl AsFd, text: &[u8]) -> io::Result<u64> {
+pub fn publish(share: impl AsFd, text: &[u8], revalidates: bool) -> io::Result<u64> {
     if text.len() > RULES_BYTES_MAX {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -129,6 +132,9 @@ pub fn publish(share: impl AsFd, text: &[u8]) -> io::Result<u64> {
     }
     put(share, offset_of!(Control, slot), slot as u64)?;
     put(share, offset_of!(Control, length), text.len() as u64)?;
+    if revalidates {
+        write_all(share, &generation.to_ne_bytes(), REVALIDATE_OFFSET)?;
+    }
     put(share, offset_of!(Control, generation), generation)?;
     Ok(generation)
 }
@@ -174,6 +180,12 @@ mod tests {
         control
     }
 
+    fn revalidates(share: &OwnedFd) -> u64 {
+        let mut generation = 0_u64;
+        pread(share, generation.as_mut_bytes(), REVALIDATE_OFFSET as u64).unwrap();
+        generation
+    }
+
     fn text(share: &OwnedFd, slot: u64, length: usize) -> Vec<u8> {
         let mut text = vec![0xff; length];
         let start = RULES_OFFSET as u64 + slot * RULES_BYTES_MAX as u64;
@@ -184,12 +196,13 @@ mod tests {
     #[test]
     fn a_text_goes_where_the_one_in_force_is_not() {
         let share = share();
-        assert_eq!(publish(&share, b"first").unwrap(), 1);
+        assert_eq!(publish(&share, b"first", false).unwrap(), 1);
         let said = control(&share);
         assert_eq!((said.generation, said.slot, said.length), (1, 1, 5));
         assert_eq!(text(&share, 1, 7), b"first\0\0");
         // As long as the guest has not taken it over, its slot is the one to be written.
-        assert_eq!(publish(&share, b"two").unwrap(), 2);
+        assert_eq!(publish(&share, b"two", true).unwrap(), 2);
+        assert_eq!(revalidates(&share), 2);
         assert_eq!(text(&share, 1, 6), b"two\0t\0");
         let status = RulesStatus {
             generation: 2,
@@ -197,7 +210,8 @@ mod tests {
             ..RulesStatus::default()
         };
         pwrite(&share, status.as_bytes(), RULES_STATUS_OFFSET as u64).unwrap();
-        assert_eq!(publish(&share, b"three").unwrap(), 3);
+        assert_eq!(publish(&share, b"three", false).unwrap(), 3);
+        assert_eq!(revalidates(&share), 2);
         assert_eq!(
             (control(&share).slot, text(&share, 0, 5)),
             (0, b"three".to_vec())
@@ -214,7 +228,7 @@ mod tests {
                 ..RulesStatus::default()
             };
             pwrite(&share, status.as_bytes(), RULES_STATUS_OFFSET as u64).unwrap();
-            publish(&share, b"text").unwrap();
+            publish(&share, b"text", false).unwrap();
             let said = control(&share).slot;
             assert!(said < SLOTS as u64);
             assert_eq!(text(&share, said, 4), b"text");
@@ -224,9 +238,9 @@ mod tests {
     #[test]
     fn the_longest_text_fits_and_no_longer_one() {
         let share = share();
-        publish(&share, &vec![b'#'; RULES_BYTES_MAX]).unwrap();
+        publish(&share, &vec![b'#'; RULES_BYTES_MAX], false).unwrap();
         assert_eq!(rustix::fs::fstat(&share).unwrap().st_size as u64, BYTES);
-        publish(&share, &vec![b'#'; RULES_BYTES_MAX + 1]).unwrap_err();
+        publish(&share, &vec![b'#'; RULES_BYTES_MAX + 1], false).unwrap_err();
     }
 
     #[test]

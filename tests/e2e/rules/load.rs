@@ -5,7 +5,7 @@ use crate::harness::frames::{self, TEST_MAC};
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, Running, run, start};
 use crate::harness::runtime::Runtime;
-use crate::harness::temporary::TemporaryFile;
+use crate::harness::temporary::{TemporaryFile, TemporaryFolder};
 use crate::harness::wire::Wire;
 use abi::share::{
     BYTES, RULE_COUNTERS_OFFSET, RULES_MAX, RULES_STATUS_OFFSET, RuleCounter, RulesStatus, SLOTS,
@@ -41,6 +41,10 @@ const TESTS: &[(&str, Test)] = &[
         at_the_start(images, "spt")
     }),
     ("the tender gives them at the start", tender_alone),
+    (
+        "the monitor gives them with what they include",
+        with_included,
+    ),
     ("a bad file stops the start", bad_at_the_start),
     ("an image that takes none says so", not_taken),
     ("the command line is rules too", command_line),
@@ -390,6 +394,35 @@ fn pass_frames(left: &Wire, right: &Wire, done: &AtomicBool) -> Result<(), Faile
     }
     let many = number > 0;
     many.then_some(()).ok_or_else(|| "no frame passed".into())
+}
+
+/// A file that includes all that a folder has.
+fn with_included(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("included")?;
+    let rules = folder.path.join("rules.nft");
+    let parts = folder.path.join("rules.d");
+    std::fs::create_dir(&parts)?;
+    std::fs::write(parts.join("1.nft"), format!("define OPEN = {ONE}\n"))?;
+    std::fs::write(
+        parts.join("2.nft"),
+        table(&["udp dport $OPEN counter accept"]),
+    )?;
+    std::fs::write(&rules, "include \"rules.d/*.nft\"\n")?;
+    let option = format!("--rules={}", rules.display());
+    let guest = Guest::start(images, &[&option], &[])?;
+    guest.expect(ONE, true)?;
+    guest.expect(TWO, false)?;
+    let source = guest
+        .runtime
+        .says(images, &["rules", "show", NAME, "--source"])?;
+    let whole = source.contains("define OPEN") && !source.contains("include");
+    whole.then_some(()).ok_or(source)?;
+    // What is wrong is said with the file that it is in.
+    std::fs::write(parts.join("2.nft"), table(&["udp dport $SHUT accept"]))?;
+    let mut command = guest.runtime.outboard(images, &["run", &option]);
+    let ended = run(command.arg("--net:private=@0").arg(&images.firewall))?;
+    ended.expect_status(1)?.expect_stderr("rules.d/2.nft")?;
+    Ok(())
 }
 
 fn loaders(images: &Images) -> Result<(), Failed> {

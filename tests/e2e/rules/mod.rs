@@ -1,5 +1,6 @@
 //! Rules: what they decide, how they reach a guest, and that they mean what they mean to nft.
 
+mod counted;
 pub mod firewall;
 pub mod load;
 pub mod nft_syntax;
@@ -12,6 +13,7 @@ use libtest_mimic::Trial;
 /// All tests of this folder, but for those that `hvt` repeats.
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     [
+        counted::trials(network),
         firewall::trials(images, network),
         load::trials(images, network),
         nft_syntax::trials(network),

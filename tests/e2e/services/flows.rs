@@ -32,9 +32,13 @@ const BESIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
 type Test = fn(&Images, &str) -> Result<(), Failed>;
 
-const TESTS: [(&str, Test); 5] = [
+const TESTS: [(&str, Test); 6] = [
     ("those of a router are found by words of nft", found),
     ("those that are flushed end, and others go on", flushed),
+    (
+        "those that other rules would not let begin end with --revalidate",
+        revalidated,
+    ),
     ("watching tells of each", watched),
     ("a file holds what the guest has", exported),
     ("those of a firewall are known", firewall),
@@ -265,6 +269,86 @@ fn flushed(images: &Images, host: &str) -> Result<(), Failed> {
         true => Err("one was left".into()),
         false => scene.ends(),
     }
+}
+
+/// Rules of a router that let clients inside reach this port of servers, and no other.
+fn only(port: u16) -> String {
+    format!(
+        "table inet filter {{
+            chain forward {{
+                type filter hook forward priority filter; policy drop;
+                ct state established,related counter accept
+                iifname private oifname public tcp dport {port} tcp flags syn counter accept
+            }}
+        }}
+        table ip nat {{
+            chain srcnat {{
+                type nat hook postrouting priority srcnat;
+                oifname public masquerade
+            }}
+        }}
+        "
+    )
+}
+
+fn revalidated(images: &Images, host: &str) -> Result<(), Failed> {
+    let scene = Scene::new(images, host)?;
+    let (one, two) = (scene.listener()?, scene.listener()?);
+    let inside = &scene.routed.inside;
+    let mut stays = Talk::new(inside, &one)?;
+    let goes = [Talk::new(inside, &two)?, Talk::new(inside, &two)?];
+    let rules = unused("rules")?;
+    std::fs::write(&rules.path, only(one.local_addr()?.port()))?;
+    let path = rules.path.display().to_string();
+    let load = |more: &[&str]| {
+        let words = [&["rules", "load", NAME, &path], more].concat();
+        scene.runtime.says(images, &words)
+    };
+    // Who does not ask for it ends nothing.
+    load(&[])?;
+    for mut talk in goes.iter().map(|talk| (&talk.client, &talk.server)) {
+        talk.0.write_all(b"before")?;
+        talk.1.read_exact(&mut [0; 6])?;
+    }
+    let ends = AtomicBool::new(false);
+    scope(|threads| {
+        let carries = threads.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                stays.exchange(BYTES)?;
+            }
+            stays.exchange(BYTES)?;
+            Ok::<_, Failed>(stays)
+        });
+        let loaded = load(&["--revalidate"]);
+        sleep(PAUSE);
+        ends.store(true, Ordering::Relaxed);
+        stays_translated(&scene, &carries.join().map_err(|_| "it panicked")??)?;
+        loaded
+    })?;
+    // Of the first one the server sends next, and of the second one the client.
+    let [first, second] = &goes;
+    (&first.server).write_all(b"late")?;
+    (&second.client).write_all(b"late")?;
+    for reader in [&first.client, &second.server] {
+        reader.set_read_timeout(Some(IN_VAIN))?;
+        if (&mut &*reader).read(&mut [0; 4]).is_ok() {
+            return Err("what is not permitted goes on".into());
+        }
+    }
+    let port = two.local_addr()?.port();
+    expect(scene.flows(&format!("tcp dport {port}"))?.len(), 0)?;
+    let stats = scene.runtime.json(images, &["stats", NAME, "--json"])?;
+    expect(&stats["connections"]["events"]["revoked"], &2.into())?;
+    scene.ends()
+}
+
+/// The only connection that is left is translated as it was.
+fn stays_translated(scene: &Scene<'_>, talk: &Talk) -> Result<(), Failed> {
+    let [at, seen] = talk.ends()?;
+    let words = format!("ip saddr {} tcp sport {}", at.ip(), at.port());
+    let left = scene.flows(&words)?;
+    expect(left.len(), 1)?;
+    expect(end(&left[0], "reply", "destination")?, seen)
 }
 
 fn watched(images: &Images, host: &str) -> Result<(), Failed> {

@@ -18,6 +18,7 @@ mod smoltcp;
 mod soak;
 mod sockets;
 pub mod stock;
+mod tries;
 pub mod vlans;
 mod watched;
 
@@ -60,6 +61,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         smoltcp::trials,
         soak::trials,
         sockets::trials,
+        tries::trials,
         stock::trials,
         vlans::trials,
         watched::trials,

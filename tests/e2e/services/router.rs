@@ -45,7 +45,7 @@ pub const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 pub const PUBLIC: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const INSIDE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const CLIENT6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 2);
-const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
+pub const SERVER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 1);
 const INSIDE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
 const PUBLIC6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 9);
 /// The router's addresses of IPv6, as it is told of them.

@@ -32,6 +32,47 @@ fn ask(bench: &mut Bench, number: u64, subject: Subject, from: u64) -> (Answer, 
     (answer, records)
 }
 
+/// One that asks as well which port a question comes from.
+const NARROW: &str = "table bridge f {
+    chain c {
+        type filter hook forward priority 0; policy drop;
+        ct state established accept
+        iifname private udp sport < 3 ct state new accept
+    }
+}
+";
+
+#[test]
+fn who_reloads_may_end_what_would_not_begin() {
+    let mut bench = asked(4);
+    bench.scene.offer(1, 1, NARROW);
+    bench.filter.refresh();
+    assert_eq!(bench.scene.revalidated(), 0);
+    let passes = |bench: &mut Bench, port: u16| {
+        let mut frame = bench.pool.alloc(42).unwrap();
+        frame.bytes_mut().copy_from_slice(&from(port));
+        bench.filter.accepts(&frame, bench.path)
+    };
+    let seen = [1, 4].map(|port| passes(&mut bench, port));
+    assert_eq!(seen, [true, false], "nobody answered: they are new");
+    bench.scene.revalidate(2);
+    bench.scene.offer(2, 0, STATEFUL);
+    bench.filter.refresh();
+    assert_eq!(bench.scene.revalidated(), 2);
+    assert!(passes(&mut bench, 3));
+    bench.scene.revalidate(3);
+    bench.scene.offer(3, 1, NARROW);
+    bench.filter.refresh();
+    let seen = [1, 2, 3, 4].map(|port| passes(&mut bench, port));
+    assert_eq!(seen, [true, true, false, false]);
+    let (_, records) = ask(&mut bench, 1, Subject::Flows, 0);
+    assert_eq!(records.len(), 2, "the others are gone");
+    // The next one says nothing of it.
+    bench.scene.offer(4, 0, NARROW);
+    bench.filter.refresh();
+    assert_eq!(bench.scene.revalidated(), 3);
+}
+
 #[test]
 fn each_flow_is_listed_once_however_many_there_are() {
     let flows = 3 * records_max::<Record>() as u16;

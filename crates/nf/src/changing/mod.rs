@@ -10,6 +10,8 @@
 //! One thread changes them. Words are atomic so that rules can be shared, and each is a plain load
 //! or store.
 
+use crate::census;
+use crate::conntrack::Connection;
 use crate::fields::Type;
 use crate::ir::Values;
 use crate::limit::{Limit, Rate};
@@ -90,8 +92,18 @@ const EXPIRES: usize = 0;
 const TIMEOUT: usize = 1;
 const OWN: usize = 2;
 
-/// Words of 64 bits for what an element has of its own: both parts have two.
-const PART: usize = 2;
+/// Words of 64 bits for what an element has of its own.
+fn words_of_part(part: &ElementPart) -> usize {
+    match part {
+        ElementPart::Limit(_) | ElementPart::Counter => 2,
+        ElementPart::Count(count) => count.words(),
+    }
+}
+
+/// The same for all of it.
+fn words_of_parts(parts: &[ElementPart]) -> usize {
+    parts.iter().map(words_of_part).sum()
+}
 
 impl Shape {
     /// Words of 64 bits of a key.
@@ -102,7 +114,7 @@ impl Shape {
 
     /// Bytes that the set takes at work.
     pub(crate) fn memory(&self) -> usize {
-        let record = (self.key() + OWN + PART * self.parts.len()) * size_of::<u64>();
+        let record = (self.key() + OWN + words_of_parts(&self.parts)) * size_of::<u64>();
         let size = self.size as usize;
         size * (record + size_of::<u32>()) + size.next_power_of_two() * size_of::<u32>()
     }
@@ -122,7 +134,7 @@ impl Changing {
     pub(crate) fn new(shape: Shape) -> Self {
         let size = shape.size.max(1);
         let key = shape.key();
-        let stride = key + OWN + PART * shape.parts.len();
+        let stride = key + OWN + words_of_parts(&shape.parts);
         let words = stride * size as usize;
         let none = |count: u32| (0..count).map(|_| AtomicU32::new(NONE)).collect();
         let mut set = Self {
@@ -160,7 +172,7 @@ impl Changing {
         self.hand.store(0, Relaxed);
         for element in &self.shape.elements {
             if self.find(element, now).is_none() {
-                self.insert(element, self.shape.timeout, now);
+                self.insert(element, self.shape.timeout, now, None);
             }
         }
     }
@@ -180,13 +192,12 @@ impl Changing {
             }
             let words = other.words(record);
             let found = self.find(&words, now);
-            let Some(mine) = found.or_else(|| self.insert(&words, 0, now)) else {
+            let Some(mine) = found.or_else(|| self.insert(&words, 0, now, None)) else {
                 continue;
             };
-            let own = if same {
-                PART * self.shape.parts.len()
-            } else {
-                0
+            let own = match same {
+                true => words_of_parts(&self.shape.parts),
+                false => 0,
             };
             for place in 0..OWN + own {
                 let value = other.own(record, place).load(Relaxed);
@@ -216,7 +227,7 @@ impl Changing {
         let (kind, timeout) = match what {
             // A look-up is counted and limited as well (`nft_lookup_eval`).
             What::Asks { negated: false } => {
-                return found.is_some_and(|record| self.ask_parts(record, moment));
+                return found.is_some_and(|record| self.ask_parts(record, values, moment));
             }
             What::Asks { negated: true } => return found.is_none(),
             What::Changes { kind, timeout } => (kind, timeout),
@@ -243,17 +254,43 @@ impl Changing {
             }
             (ChangeKind::Add, Some(record)) => record,
             (ChangeKind::Add | ChangeKind::Update, None) => {
-                match self.insert(&words, own, moment.now) {
+                match self.insert(&words, own, moment.now, values.connection) {
                     Some(record) => record,
                     None => return false,
                 }
             }
         };
-        self.ask_parts(record, moment)
+        self.ask_parts(record, values, moment)
+    }
+
+    /// Whether a statement would match, if what elements have of their own is not exceeded and the
+    /// set has room.
+    pub(crate) fn would_match(
+        &self,
+        layout: &Layout,
+        what: What,
+        values: &Values<'_>,
+        moment: Moment,
+    ) -> bool {
+        let Some(words) = layout.read_whole(values) else {
+            return false;
+        };
+        let passes = self.shape.parts.iter().all(|part| match part {
+            ElementPart::Limit(rate) => !rate.over,
+            ElementPart::Counter => true,
+            ElementPart::Count(count) => count.would_pass(),
+        });
+        match what {
+            What::Asks { negated } => {
+                let found = self.find(&words, moment.now).is_some();
+                if negated { !found } else { found && passes }
+            }
+            What::Changes { kind, .. } => kind == ChangeKind::Delete || passes,
+        }
     }
 
     /// Whether the packet passes what an element has of its own, up to the first that it does not.
-    fn ask_parts(&self, record: u32, moment: Moment) -> bool {
+    fn ask_parts(&self, record: u32, values: &Values<'_>, moment: Moment) -> bool {
         let mut place = OWN;
         for part in &self.shape.parts {
             let (first, second) = (self.own(record, place), self.own(record, place + 1));
@@ -269,8 +306,14 @@ impl Changing {
                     let bytes = second.load(Relaxed).wrapping_add(moment.bytes);
                     second.store(bytes, Relaxed);
                 }
+                (ElementPart::Count(count), _) => {
+                    let words = self.words_at(record, place, count.words());
+                    if !count.passes(words, values.connection) {
+                        return false;
+                    }
+                }
             }
-            place += PART;
+            place += words_of_part(part);
         }
         true
     }
@@ -288,6 +331,18 @@ impl Changing {
     #[inline]
     fn own(&self, record: u32, place: usize) -> &AtomicU64 {
         &self.records[record as usize * self.stride + self.key + place]
+    }
+
+    /// Words of a record, behind its key.
+    fn words_at(&self, record: u32, place: usize, count: usize) -> &[AtomicU64] {
+        let start = record as usize * self.stride + self.key + place;
+        &self.records[start..start + count]
+    }
+
+    /// Whether elements count connections.
+    pub(crate) fn counts_connections(&self) -> bool {
+        let mut parts = self.shape.parts.iter();
+        parts.any(|part| matches!(part, ElementPart::Count(_)))
     }
 
     fn is_left(&self, record: u32, now: u64) -> bool {
@@ -343,10 +398,16 @@ impl Changing {
     }
 
     /// A new element, if there is room.
-    fn insert(&self, words: &Words, timeout: u64, now: u64) -> Option<u32> {
-        self.sweep(SWEPT, now);
+    fn insert(
+        &self,
+        words: &Words,
+        timeout: u64,
+        now: u64,
+        connection: Option<&Connection<'_>>,
+    ) -> Option<u32> {
+        self.sweep(SWEPT, now, connection);
         if self.free.load(Relaxed) == NONE {
-            self.sweep(SWEPT_IF_FULL, now);
+            self.sweep(SWEPT_IF_FULL, now, connection);
         }
         let record = self.free.load(Relaxed);
         let link = self.links.get(record as usize)?;
@@ -373,7 +434,7 @@ impl Changing {
             };
             self.own(record, place).store(first, Relaxed);
             self.own(record, place + 1).store(second, Relaxed);
-            place += PART;
+            place += words_of_part(part);
         }
         Some(record)
     }
@@ -389,16 +450,33 @@ impl Changing {
     }
 
     /// Frees so many of the next records whose elements have expired.
-    fn sweep(&self, count: u32, now: u64) {
+    fn sweep(&self, count: u32, now: u64, connection: Option<&Connection<'_>>) {
         let mut hand = self.hand.load(Relaxed);
         for _ in 0..count {
             let expires = self.own(hand, EXPIRES).load(Relaxed);
-            if expires != FREE && expires != NEVER && expires <= now {
+            let has_expired = expires != NEVER && expires <= now;
+            if expires != FREE && (has_expired || self.is_idle(hand, connection)) {
                 self.remove(hand);
             }
             hand = (hand + 1) % self.links.len() as u32;
         }
         self.hand.store(hand, Relaxed);
+    }
+
+    /// Whether an element counts connections, and none is left of those.
+    fn is_idle(&self, record: u32, connection: Option<&Connection<'_>>) -> bool {
+        let Some(connection) = connection else {
+            return false;
+        };
+        let mut place = OWN;
+        for part in &self.shape.parts {
+            let words = words_of_part(part);
+            if let ElementPart::Count(_) = part {
+                return census::is_idle(self.words_at(record, place, words), connection);
+            }
+            place += words;
+        }
+        false
     }
 
     /// Takes an element out of its chain.
@@ -442,7 +520,7 @@ fn joined(pair: &[u32]) -> u64 {
 pub(crate) fn rate_of(parts: &[ElementPart]) -> Option<Rate> {
     parts.iter().find_map(|part| match part {
         ElementPart::Limit(rate) => Some(*rate),
-        ElementPart::Counter => None,
+        ElementPart::Counter | ElementPart::Count(_) => None,
     })
 }
 

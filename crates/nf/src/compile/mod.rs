@@ -4,6 +4,7 @@
 //! name a value, and those that share one. Entries are copied into several leaves only within
 //! [`COPIES_PER_ENTRY`], so that memory grows with the rules, whatever they are.
 
+use crate::census::Census;
 use crate::changing::Changing;
 use crate::fields::{NARROW, SLOTS, Slot};
 use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
@@ -47,6 +48,7 @@ impl Program {
         let quotas = self.quotas.iter().map(Quota::anew).collect();
         let fibs = core::mem::take(&mut self.fibs).into();
         let limits = self.limits.iter().map(Limit::anew).collect();
+        let censuses = self.censuses.iter().map(Census::anew).collect();
         let mut compiler = Compiler::new(&self.sets);
         let chains: Vec<Cursor> = self
             .chains
@@ -69,6 +71,7 @@ impl Program {
             maps: maps.into(),
             joints,
             limits,
+            censuses,
             uses,
             changing: changing.into(),
             fibs,
@@ -245,6 +248,10 @@ impl<'a> Compiler<'a> {
                 }
                 Statement::Limit(limit) => {
                     effects.gate = Some(Ask::Limit(*limit));
+                    self.part(&checks, rule, &mut effects);
+                }
+                Statement::Census(number) => {
+                    effects.gate = Some(Ask::Census(*number));
                     self.part(&checks, rule, &mut effects);
                 }
                 Statement::Use(number) => {

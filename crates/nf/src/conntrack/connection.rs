@@ -1,5 +1,7 @@
 //! What rules see of the connection that a frame belongs to: nft's `ct`.
 
+use super::Conntrack;
+use super::doubt::First;
 use super::record::{Flow, Flow4, Flow6, Record, Traffic, status};
 use super::timeout::Ticks;
 use super::tuple::Tuple;
@@ -59,6 +61,20 @@ pub struct Connection<'a> {
     pub(super) flow: View<'a>,
     pub(super) now: Ticks,
     pub(super) mark: Cell<u32>,
+    /// The packet that rules are to judge in the place of the one at hand.
+    pub(super) first: Option<&'a First>,
+    /// The table that it is in, or may be.
+    pub(super) table: Option<&'a Conntrack>,
+}
+
+/// What has become of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is in no table, or not yet.
+    Gone,
+    /// TCP: it waits for its end.
+    Closed,
+    GoesOn,
 }
 
 /// A flow of either family.
@@ -72,7 +88,13 @@ pub(super) enum View<'a> {
 impl<'a> Connection<'a> {
     /// What a frame of this direction is to a flow.
     #[inline(always)]
-    pub(super) fn of(flow: View<'a>, state: State, direction: usize, now: Ticks) -> Self {
+    pub(super) fn of(
+        table: &'a Conntrack,
+        flow: View<'a>,
+        state: State,
+        direction: usize,
+        now: Ticks,
+    ) -> Self {
         let mark = match flow {
             View::None => 0,
             View::V4(flow) => flow.mark,
@@ -84,17 +106,21 @@ impl<'a> Connection<'a> {
             flow,
             now,
             mark: Cell::new(mark),
+            first: None,
+            table: Some(table),
         }
     }
 
     /// Of a frame that has no connection.
-    pub(super) const fn none(state: State) -> Connection<'static> {
+    pub(crate) const fn none(state: State) -> Connection<'static> {
         Connection {
             state: Cell::new(state),
             direction: 0,
             flow: View::None,
             now: Ticks(0),
             mark: Cell::new(0),
+            first: None,
+            table: None,
         }
     }
 
@@ -113,6 +139,31 @@ impl<'a> Connection<'a> {
     /// Whether the frame goes the way of the connection's answers, if it has one.
     pub fn is_reply(&self) -> bool {
         self.direction == 1
+    }
+
+    /// The packet that would begin it, if that is what rules are to judge.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> Option<&First> {
+        self.first
+    }
+
+    /// A number that it is known by while it lasts; none if there is no connection.
+    pub(crate) fn known_by(&self) -> Option<u64> {
+        let table = self.table?;
+        match self.flow {
+            View::None => None,
+            View::V4(flow) => Some(table.table4.known_by(&flow.name()) << 1),
+            View::V6(flow) => Some(table.table6.known_by(&flow.name()) << 1 | 1),
+        }
+    }
+
+    /// What has become of a connection with such a number.
+    pub(crate) fn fate_of(&self, number: u64) -> Fate {
+        let fate = self.table.map(|table| match number & 1 {
+            0 => table.table4.fate_of(number >> 1, self.now),
+            _ => table.table6.fate_of(number >> 1, self.now),
+        });
+        fate.unwrap_or(Fate::Gone)
     }
 
     pub(crate) fn mark(&self) -> u32 {

@@ -24,7 +24,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 const MAGIC: [u8; 8] = *b"OBflows\0";
 /// The version of all that lies in the memory of a table. It goes up with each change of what that
 /// is or means.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Memory of a table begins at a multiple of this, in bytes.
 pub const ALIGN: usize = 8;
 
@@ -37,7 +37,9 @@ pub(super) struct Cover {
     /// Most flows of each family.
     flows: u32,
     pub(super) counts: Counts,
-    reserved: [u64; 2],
+    /// See [`super::doubt`].
+    pub(super) generation: u8,
+    reserved: [u8; 7],
 }
 
 /// A cache line.
@@ -51,7 +53,8 @@ impl Cover {
             // Fewer than 2^23.
             flows: flows as u32,
             counts: Counts::default(),
-            reserved: [0; 2],
+            generation: 0,
+            reserved: [0; 7],
         }
     }
 
@@ -59,6 +62,7 @@ impl Cover {
     fn check(self, flows: usize) -> Result<(), Option<Unsound>> {
         let expected = Self {
             counts: self.counts,
+            generation: self.generation,
             ..Self::new(flows)
         };
         match self {
@@ -177,6 +181,7 @@ impl Conntrack {
 
     fn take_up_flows(&mut self, now: Ticks) -> Result<TakenUp, Option<Unsound>> {
         let flows = self.table4.take_up(now)? + self.table6.take_up(now)?;
+        self.set_generation(self.cover.generation);
         Ok(TakenUp {
             flows,
             refused: None,
@@ -190,6 +195,7 @@ impl Conntrack {
         in_order();
         self.table4.clear();
         self.table6.clear();
+        self.set_generation(0);
         self.fragments.clear();
         self.expired = Ticks::default();
         *self.cover = Cover {

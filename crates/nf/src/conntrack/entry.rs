@@ -5,6 +5,7 @@
 
 use super::Conntrack;
 use super::connection::{Connection, State};
+use super::doubt::First;
 use super::flows::Flows;
 use super::record::{Record, Tracker, Traffic, class_of, queue_of, status};
 use super::timeout::{Class, Ticks};
@@ -57,16 +58,45 @@ pub struct Entry {
 }
 
 impl Entry {
+    pub(super) fn of<R: Record>(flow: &R, class: Class, now: Ticks) -> Self {
+        Self {
+            name: Name::of(&flow.name()),
+            reply: Name::of(&flow.reply()),
+            class,
+            status: flow.tracker.standing.status,
+            mark: flow.mark,
+            left: flow.deadline.milliseconds_from(now),
+            packets: [0, 1].map(|direction| flow.traffic.packets(direction)),
+            bytes: [0, 1].map(|direction| flow.traffic.bytes(direction)),
+        }
+    }
+
     /// What rules see of it: `ct state` is `established` if it was answered, and `new` if not.
     /// None if its addresses are of several families.
     pub fn connection<T>(&self, see: impl FnOnce(&Connection<'_>) -> T) -> Option<T> {
         match self.name.source {
-            IpAddr::V4(_) => self.seen_as::<[u8; 4], T>(see),
-            IpAddr::V6(_) => self.seen_as::<[u8; 16], T>(see),
+            IpAddr::V4(_) => self.seen_as::<[u8; 4], T>(None, see),
+            IpAddr::V6(_) => self.seen_as::<[u8; 16], T>(None, see),
         }
     }
 
-    fn seen_as<A: Address, T>(&self, see: impl FnOnce(&Connection<'_>) -> T) -> Option<T> {
+    /// The same, for rules that are to judge its first packet.
+    pub(super) fn beginning<T>(
+        &self,
+        first: &First,
+        see: impl FnOnce(&Connection<'_>) -> T,
+    ) -> Option<T> {
+        match self.name.source {
+            IpAddr::V4(_) => self.seen_as::<[u8; 4], T>(Some(first), see),
+            IpAddr::V6(_) => self.seen_as::<[u8; 16], T>(Some(first), see),
+        }
+    }
+
+    fn seen_as<A: Address, T>(
+        &self,
+        first: Option<&First>,
+        see: impl FnOnce(&Connection<'_>) -> T,
+    ) -> Option<T> {
         let mut tracker = Tracker::empty();
         tracker.standing.status = self.status;
         tracker.standing.queue = queue_of(self.class, self.status & status::ASSURED != 0);
@@ -85,6 +115,8 @@ impl Entry {
             flow: A::view(&flow),
             now: Ticks::default(),
             mark: Cell::new(self.mark),
+            first,
+            table: None,
         }))
     }
 }
@@ -162,25 +194,12 @@ fn list_in<A: Address>(
             _ => class_of(flow.tracker.standing.queue).map(|(class, _)| class),
         };
         if let Some(class) = class
-            && !take(&entry(flow, class, now))
+            && !take(&Entry::of(flow, class, now))
         {
             return Some(number);
         }
     }
     (end < used).then_some(end)
-}
-
-fn entry<R: Record>(flow: &R, class: Class, now: Ticks) -> Entry {
-    Entry {
-        name: Name::of(&flow.name()),
-        reply: Name::of(&flow.reply()),
-        class,
-        status: flow.tracker.standing.status,
-        mark: flow.mark,
-        left: flow.deadline.milliseconds_from(now),
-        packets: [0, 1].map(|direction| flow.traffic.packets(direction)),
-        bytes: [0, 1].map(|direction| flow.traffic.bytes(direction)),
-    }
 }
 
 fn end_in<A: Address>(flows: &mut Flows<A>, name: Option<Tuple<A>>, now: Ticks) -> bool {

@@ -11,6 +11,7 @@
 //! ended of them is found by going through the table from one end to the other, again and again, a
 //! part each time ([`SWEPT_MAX`]). Until then it takes its place, and is a flow no more.
 
+use super::connection::Fate;
 use super::hash::Hash;
 use super::packet::Plain;
 use super::record::{Flow, Flow4, Flow6, Link, Links, Record, class_of, queue_of, status};
@@ -22,6 +23,7 @@ use crate::key::protocol;
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 /// No flow.
@@ -117,6 +119,8 @@ pub(super) struct Flows<A: Address> {
     hand: u32,
     /// Flows of no use, in a list by `newer`.
     free: u32,
+    /// Flows of another one are to be judged anew: see [`super::doubt`].
+    pub(super) generation: u8,
     /// Flows that are not assured, by source.
     sources: Box<[u32]>,
     /// What names are hashed by, and what else is.
@@ -135,6 +139,7 @@ impl<A: Address> Flows<A> {
             lengths: [0; QUEUES.next_power_of_two()],
             hand: 0,
             free: NONE,
+            generation: 0,
             sources: vec![0; SOURCES].into(),
             hash: Hash::new(key),
             hasher: SipHasher13::new_with_key(key),
@@ -189,6 +194,41 @@ impl<A: Address> Flows<A> {
         None
     }
 
+    /// A number that whoever does not know the key cannot give to two names, and by which one is
+    /// found again: 32 bits of the one hash, and 31 of the other.
+    pub(super) fn known_by(&self, name: &Tuple<A>) -> u64 {
+        let mut hasher = self.hasher;
+        hasher.write(name.source.bytes());
+        hasher.write(name.destination.bytes());
+        hasher.write_u16(name.ports[0]);
+        hasher.write_u16(name.ports[1]);
+        hasher.write_u16(name.vlan);
+        hasher.write_u8(name.protocol);
+        u64::from(name.hash(&self.hash)) << 31 | hasher.finish() >> 33
+    }
+
+    /// What has become of a flow whose name has this number.
+    pub(super) fn fate_of(&self, number: u64, now: Ticks) -> Fate {
+        let mut link = self.buckets[(number >> 31) as usize & (self.buckets.len() - 1)];
+        for _ in 0..CHAIN_MAX {
+            if link == NONE {
+                break;
+            }
+            let direction = (link & 1) as usize;
+            let flow = self.get(link >> 1);
+            if direction == 0 && self.known_by(&flow.name()) == number && flow.deadline > now {
+                let is_tcp = flow.name().protocol == protocol::TCP;
+                let state = is_tcp.then(|| flow.tracker.tcp().state());
+                return match state {
+                    Some(Class::TimeWait | Class::Close) => Fate::Closed,
+                    _ => Fate::GoesOn,
+                };
+            }
+            link = flow.links().chain[direction].get();
+        }
+        Fate::Gone
+    }
+
     /// The first flow of a bucket.
     #[inline]
     pub(super) fn first_in(&self, bucket: usize) -> Option<u32> {
@@ -207,7 +247,8 @@ impl<A: Address> Flows<A> {
 
     /// Takes a flow that nobody finds before it is [`Self::confirm`]ed; whether another one was
     /// given up for it.
-    pub(super) fn take(&mut self, flow: A::Record) -> Result<(u32, bool), Refused> {
+    pub(super) fn take(&mut self, mut flow: A::Record) -> Result<(u32, bool), Refused> {
+        flow.set_generation(self.generation);
         let capacity = self.capacity();
         if capacity >= 2 * SOURCE_SHARE
             && *self.source(flow.name().source) as usize >= capacity / SOURCE_SHARE
@@ -317,8 +358,12 @@ impl<A: Address> Flows<A> {
         direction: usize,
         now: Ticks,
     ) -> Option<()> {
-        let flow: &mut Flow = self.records.change(number);
-        let is_open = flow.has_all(OPEN) && flow.tracker.tcp().goes_on(&plain.segment, direction);
+        let record = self.records.change(number);
+        let is_settled = record.generation() == self.generation;
+        let flow: &mut Flow = record;
+        let is_open = is_settled
+            && flow.has_all(OPEN)
+            && flow.tracker.tcp().goes_on(&plain.segment, direction);
         if !is_open {
             return None;
         }

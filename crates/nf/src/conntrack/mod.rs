@@ -19,6 +19,7 @@
 //! | `store`, `cover` | memory that outlives the image, and what is taken up of it |
 //! | `fragments` | packets in parts |
 //! | `connection` | what rules see: [`Connection`] |
+//! | `doubt` | connections that began under other rules, judged anew |
 //! | `entry` | the flows of a table, listed for whoever asks: [`Entry`] |
 //! | `passing` | a packet on its way through a router |
 //! | `choose` | what a connection is called on the other side of one |
@@ -38,6 +39,7 @@
 //! | ICMPv6's redirect is invalid | it is an error about what it quotes |
 //! | a source has at most a quarter of the table for flows that are not assured | it has all |
 //! | a full table gives up its oldest flow that is not assured, or a closing one | it tries few |
+//! | `ct count` counts nothing that has ended | it may, for a tick of its clock |
 //! | no connection expects another one | helpers do where they are configured |
 //!
 //! Checksums are left because offloads may not have filled them in.
@@ -46,6 +48,7 @@ mod ahead;
 mod choose;
 mod connection;
 mod cover;
+mod doubt;
 mod entry;
 mod flows;
 mod fragments;
@@ -66,8 +69,10 @@ mod window;
 mod tests;
 
 pub(crate) use choose::Range;
+pub(crate) use connection::Fate;
 pub use connection::{Connection, State};
 pub use cover::{ALIGN, TakenUp, Unsound, VERSION};
+pub(crate) use doubt::{Doubt, First, Trial};
 pub use entry::{Entry, LOOKED_AT_MAX, Name};
 pub(crate) use fragments::Fragments;
 #[cfg(test)]
@@ -176,18 +181,20 @@ pub struct Counts {
     pub given_up: u64,
     /// Frames that belong to no connection and begin none.
     pub invalid: u64,
+    /// Connections that ended because rules that came later would not let them begin.
+    pub revoked: u64,
 }
 
 /// Names of what a table counts: how many flows there are of each class, and then what happened.
-pub const COUNTED: [&str; Class::ALL.len() + 4] = {
-    let mut all = [""; Class::ALL.len() + 4];
+pub const COUNTED: [&str; Class::ALL.len() + 5] = {
+    let mut all = [""; Class::ALL.len() + 5];
     let (classes, counts) = all.split_at_mut(Class::ALL.len());
     let mut at = 0;
     while at < classes.len() {
         classes[at] = Class::ALL[at].name();
         at += 1;
     }
-    counts.copy_from_slice(&["begun", "expired", "given_up", "invalid"]);
+    counts.copy_from_slice(&["begun", "expired", "given_up", "invalid", "revoked"]);
     all
 };
 
@@ -251,7 +258,8 @@ impl Conntrack {
         Ok(())
     }
 
-    /// Rules judge a frame, and see its connection; they are asked at most once. `sought` is what
+    /// Rules judge a frame, and see its connection; they are asked at most once, and once more
+    /// before if the connection began under others ([`Self::revalidate`]). `sought` is what
     /// [`Self::goes_on`] has found, if it was asked. `now` is a time in nanoseconds that does not
     /// go back.
     ///
@@ -277,14 +285,20 @@ impl Conntrack {
         };
         let (family, tracked) = match known {
             Ok(known) => known,
-            Err(sought) => self.find_or_begin(key, frame, sought, ticks)?,
+            Err(sought) => {
+                let found = self.find_or_begin(key, frame, sought, ticks)?;
+                if let Some(fate) = self.revoke_unless(key, found, now, &mut rules) {
+                    return Ok(fate);
+                }
+                found
+            }
         };
         let view = match family {
             Family::None => View::None,
             Family::V4 => View::V4(self.table4.get(tracked.flow)),
             Family::V6 => View::V6(self.table6.get(tracked.flow)),
         };
-        let connection = Connection::of(view, tracked.state, tracked.direction, ticks);
+        let connection = Connection::of(self, view, tracked.state, tracked.direction, ticks);
         let marked = connection.mark();
         let fate = rules(&connection);
         let mark = connection.mark();
@@ -416,8 +430,10 @@ impl Conntrack {
             expired,
             given_up,
             invalid,
+            revoked,
         } = self.cover.counts;
-        numbers[Class::ALL.len()..].copy_from_slice(&[begun, expired, given_up, invalid]);
+        let happened = [begun, expired, given_up, invalid, revoked];
+        numbers[Class::ALL.len()..].copy_from_slice(&happened);
         numbers
     }
 

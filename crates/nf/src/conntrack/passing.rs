@@ -11,7 +11,7 @@ use super::rewrite::{self, Manip};
 use super::timeout::{Class, Ticks};
 use super::track::{Found, Then, Tracked, recognise};
 use super::tuple::{Address, Tuple};
-use super::{Connection, Conntrack, Counts, Family, Refused, Sought, State};
+use super::{Connection, Conntrack, Counts, Doubt, Family, Refused, Sought, State};
 use crate::key::{Addresses, Key, protocol};
 
 /// What a packet is to the table.
@@ -228,7 +228,7 @@ impl Conntrack {
             Kind::V4(of) => (of.state, of.direction, View::V4(of.flow(&self.table4))),
             Kind::V6(of) => (of.state, of.direction, View::V6(of.flow(&self.table6))),
         };
-        Connection::of(flow, state, direction, Ticks::of(now))
+        Connection::of(self, flow, state, direction, Ticks::of(now))
     }
 
     /// The connection has this mark from now on.
@@ -278,6 +278,26 @@ impl Conntrack {
                     of.call(flow, manip, key, frame, partial);
                 }
             },
+            ()
+        );
+    }
+
+    /// The connection of a packet, if it is to be judged anew ([`Self::revalidate`]).
+    pub(crate) fn doubt(&self, link: &Link) -> Option<Doubt> {
+        match &link.0 {
+            Kind::None(_) => None,
+            Kind::V4(of) => self.table4.doubt(&of.tracked()?),
+            Kind::V6(of) => self.table6.doubt(&of.tracked()?),
+        }
+    }
+
+    /// It was: it goes on, or ends.
+    pub(crate) fn conclude_doubt(&mut self, link: &mut Link, permitted: bool) {
+        self.cover.counts.revoked += u64::from(!permitted);
+        with!(
+            self,
+            &mut link.0,
+            |flows, of| of.conclude_doubt(flows, permitted),
             ()
         );
     }
@@ -372,6 +392,28 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
             held: self.held,
             direction: 1 - self.direction,
             state: State::Related,
+        }
+    }
+
+    /// What the packet is to its flow, if that is in the table.
+    fn tracked(&self) -> Option<Tracked> {
+        let Held::In(flow) = self.held else {
+            return None;
+        };
+        Some(Tracked {
+            flow,
+            direction: self.direction,
+            state: self.state,
+            then: Then::Nothing,
+        })
+    }
+
+    fn conclude_doubt(&mut self, flows: &mut Flows<A>, permitted: bool) {
+        if let Held::In(number) = self.held {
+            if !permitted {
+                self.held = Held::Out(*flows.get(number), None);
+            }
+            flows.conclude_doubt(number, permitted);
         }
     }
 

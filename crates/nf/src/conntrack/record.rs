@@ -109,6 +109,11 @@ pub(super) trait Record:
     /// The other direction is this one, before the flow is confirmed.
     fn set_reply(&mut self, reply: &Tuple<Self::Address>);
 
+    /// The generation of the rules that it is known to be permitted by.
+    fn generation(&self) -> u8;
+
+    fn set_generation(&mut self, generation: u8);
+
     fn links(&self) -> &Links;
 
     fn links_mut(&mut self) -> &mut Links;
@@ -207,7 +212,8 @@ macro_rules! record {
             names: [$direction; 2],
             vlan: u16,
             protocol: u8,
-            reserved: u8,
+            /// Of the rules that it began under, or was judged by since: see [`super::doubt`].
+            generation: u8,
             links: Links,
             flow: Flow,
         }
@@ -225,7 +231,7 @@ macro_rules! record {
                     names: [tuple, reply].map($direction::of),
                     vlan: tuple.vlan,
                     protocol: tuple.protocol,
-                    reserved: 0,
+                    generation: 0,
                     links: unlinked,
                     flow: Flow {
                         tracker,
@@ -269,6 +275,15 @@ macro_rules! record {
 
             fn set_reply(&mut self, reply: &Tuple<$address>) {
                 self.names[1] = $direction::of(reply);
+            }
+
+            #[inline(always)]
+            fn generation(&self) -> u8 {
+                self.generation
+            }
+
+            fn set_generation(&mut self, generation: u8) {
+                self.generation = generation;
             }
 
             #[inline]

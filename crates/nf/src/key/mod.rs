@@ -1,6 +1,8 @@
 //! The one reading of a frame (IEEE 802.1Q, RFC 826, RFC 791, RFC 8200, RFC 9293, RFC 768,
 //! RFC 792, RFC 4443).
 
+mod first;
+
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::malformed::Malformed;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -7,6 +7,7 @@ pub use super::fib::{Fib, FibResult, FibTest};
 pub use super::flowtable::Flowtable;
 pub use super::marks::{MarkSource, Masked, SetMark};
 pub use super::objects::{Object, ObjectKind, What};
+pub use crate::census::Count;
 pub use crate::fib::FibPort;
 use crate::fields::{Field, Type};
 use crate::limit::Rate;
@@ -368,6 +369,8 @@ pub enum Statement<'a> {
     },
     /// `limit rate`: a condition on how many there were before.
     Limit(Rate),
+    /// `ct count`: a condition on how many connections there are.
+    Count(Count),
     /// `accept`, `drop`, `return`, `jump` or `goto`.
     Verdict(Verdict<'a>),
     /// A look-up for a verdict, which ends a rule as one does.
@@ -555,6 +558,8 @@ pub enum ElementPart {
     Limit(Rate),
     /// A counter.
     Counter,
+    /// How many connections there are of it.
+    Count(Count),
 }
 
 /// How a field is compared. With a set, range or prefix, [`Self::Equal`] means that the field is

@@ -285,6 +285,7 @@ impl Display for Statement<'_> {
                 prefix: Some(prefix),
             } => write!(f, "log prefix \"{prefix}\""),
             Self::Limit(rate) => rate.fmt(f),
+            Self::Count(count) => count.fmt(f),
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Flow(name) => write!(f, "flow add @{name}"),
             Self::Notrack => f.write_str("notrack"),
@@ -391,6 +392,7 @@ impl Display for Change<'_> {
             match part {
                 ElementPart::Limit(rate) => write!(f, " {rate}")?,
                 ElementPart::Counter => f.write_str(" counter")?,
+                ElementPart::Count(count) => write!(f, " {count}")?,
             }
         }
         f.write_str(" }")

@@ -6,7 +6,7 @@ use super::{Resolver, duplicate};
 use crate::changing::{Changing, Shape, Use, What, words_of};
 use crate::fields::{Field, Type};
 use crate::ir::Statement;
-use crate::nft::ast::{self, ChangeKind, Spanned};
+use crate::nft::ast::{self, ChangeKind, Span, Spanned};
 use crate::nft::{Error, ErrorKind, Refusal};
 use crate::tuples::{Layout, WORDS_MAX, Words};
 use alloc::boxed::Box;
@@ -188,18 +188,24 @@ impl<'f, 'a> Resolver<'f, 'a> {
 
     /// Takes the memory of sets that rules change, if that is not too much.
     pub(super) fn begin_sets(&mut self) -> Result<(), Error> {
-        let max = self.scope.limits.changing;
-        let mut bytes = 0usize;
+        let mut bytes = self.counted_bytes;
         for (shape, span) in &self.shapes {
             bytes = bytes.saturating_add(shape.memory());
-            if bytes > max {
-                let what = "bytes for sets that rules change";
-                return Err(Error::new(*span, ErrorKind::Limit { what, max }));
-            }
+            self.check_bytes(bytes, *span)?;
         }
         let shapes = core::mem::take(&mut self.shapes).into_iter();
         self.program.changing = shapes.map(|(shape, _)| Changing::new(shape)).collect();
         Ok(())
+    }
+
+    /// Refuses so many bytes for what rules change, if they are too many.
+    pub(super) fn check_bytes(&self, bytes: usize, span: Span) -> Result<(), Error> {
+        let max = self.scope.limits.changing;
+        let what = "bytes for sets that rules change, and for connections that they count";
+        match bytes > max {
+            true => Err(Error::new(span, ErrorKind::Limit { what, max })),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a second set of one name.

@@ -33,7 +33,8 @@ impl Marks {
     /// It is a condition, and one before it may not hold any more.
     pub(super) fn note(&mut self, statement: &Spanned<ast::Statement<'_>>) -> Result<(), Error> {
         use ast::Statement::{
-            Change, Fib, Flags, Joint, Limit, Mark, Masked, Match, Named, Notrack, Quota, Vmap,
+            Change, Count, Fib, Flags, Joint, Limit, Mark, Masked, Match, Named, Notrack, Quota,
+            Vmap,
         };
         let fields = match &statement.node {
             Match(condition) => slice::from_ref(&condition.field),
@@ -42,7 +43,7 @@ impl Marks {
             Joint(joint) => &joint.fields,
             // Whether there is a connection is a condition, too.
             Mark(set) if set.source == MarkSource::Mark(MarkOf::Connection) => &[],
-            Change(_) | Flags(_) | Limit(_) | Fib(_) | Quota { .. } => &[],
+            Change(_) | Count(_) | Flags(_) | Limit(_) | Fib(_) | Quota { .. } => &[],
             Named(ObjectKind::Limit | ObjectKind::Quota, _) => &[],
             Mark(set) => {
                 self.change(set.of);

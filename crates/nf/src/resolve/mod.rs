@@ -12,6 +12,7 @@ mod nat;
 mod object;
 mod reject;
 
+use crate::census::Census;
 use crate::changing::{Shape, What};
 use crate::conntrack::State;
 use crate::fields::{Field, Header, Slot, Type};
@@ -97,6 +98,7 @@ pub(crate) fn resolve(
         tuples: BTreeMap::new(),
         changed: BTreeMap::new(),
         shapes: Vec::new(),
+        counted_bytes: 0,
         table: "",
         maps: BTreeMap::new(),
         chains: BTreeMap::new(),
@@ -158,6 +160,8 @@ struct Resolver<'f, 'a> {
     changed: BTreeMap<&'a str, change::Changed>,
     /// What sets of all tables are that rules change, and where they stand.
     shapes: Vec<(Shape, Span)>,
+    /// Bytes for connections that rules count.
+    counted_bytes: usize,
     /// The name of the table at hand.
     table: &'a str,
     /// Named maps of the table.
@@ -435,6 +439,12 @@ impl<'f, 'a> Resolver<'f, 'a> {
             ast::Statement::Limit(rate) => {
                 out.push(Statement::Limit(self.program.limits.len() as u32));
                 self.program.limits.push(Limit::new(*rate));
+            }
+            ast::Statement::Count(count) => {
+                self.counted_bytes += count.words() * size_of::<u64>();
+                self.check_bytes(self.counted_bytes, span)?;
+                out.push(Statement::Census(self.program.censuses.len() as u32));
+                self.program.censuses.push(Census::new(*count));
             }
             ast::Statement::Verdict(verdict) => return self.outcome(*verdict).map(Some),
             ast::Statement::Nat(nat) => return self.nat(nat, span, context, out).map(Some),

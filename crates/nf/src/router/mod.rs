@@ -72,6 +72,7 @@
 //! | a table that is full is found out when a packet leaves | when it comes in |
 //! | a connection keeps its translation when a port gets another address | it is forgotten |
 
+mod doubt;
 mod passage;
 mod reject;
 mod rules;

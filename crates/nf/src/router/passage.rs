@@ -1,5 +1,6 @@
 //! A packet from hook to hook.
 
+use super::doubt::Course;
 use super::reject::{ANSWER_MAX, Rejection};
 use super::rules::{Chain, Rules, Stage};
 use super::{Connections, Fate};
@@ -16,7 +17,7 @@ use core::cell::Cell;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The number of no port: `iifname` and `oifname` are none then.
-const NO_PORT: u8 = u8::MAX;
+pub(super) const NO_PORT: u8 = u8::MAX;
 
 /// Why a packet goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,9 +73,9 @@ pub struct Arrival {
 /// A packet on its way. One may be used for one packet after the other.
 #[derive(Debug)]
 pub struct Passage {
-    key: Key,
-    way: Way,
-    link: Link,
+    pub(super) key: Key,
+    pub(super) way: Way,
+    pub(super) link: Link,
     /// Which ends of its connection, which it begins, are called what they will be: the source, and
     /// the destination.
     chosen: [bool; 2],
@@ -282,6 +283,7 @@ impl<T: Tally> Hooks<'_, T> {
     /// It goes no further.
     pub fn input(&mut self, passage: &mut Passage, frame: &mut [u8]) -> Result<(), Stop> {
         passage.read(frame)?;
+        self.permit_at(passage, Course::In)?;
         self.leave(Hook::Input, passage, frame, Local::default())
     }
 
@@ -304,6 +306,7 @@ impl<T: Tally> Hooks<'_, T> {
         if let Part::Later(_) = passage.part {
             return Ok(());
         }
+        self.permit_at(passage, Course::Through)?;
         let stopped = self.run(Hook::Forward, passage, &mut [], Local::default());
         self.remember_stop(passage, stopped)
     }
@@ -374,7 +377,16 @@ impl<T: Tally> Hooks<'_, T> {
             }
             return Ok(());
         }
+        if passage.way.from == NO_PORT {
+            self.permit_at(passage, Course::Out)?;
+        }
         self.leave(Hook::Postrouting, passage, frame, local)
+    }
+
+    /// See [`Hooks::revalidate`].
+    fn permit_at(&mut self, passage: &mut Passage, course: Course) -> Result<(), Stop> {
+        let permitted = self.revalidate(passage, course);
+        self.remember_stop(passage, permitted)
     }
 
     /// The first hook of a packet.
@@ -585,7 +597,7 @@ impl<T: Tally> Hooks<'_, T> {
 }
 
 /// Whether a packet goes on behind a chain that ended so, with this rule.
-fn goes_on(end: End, rule: RuleIndex) -> Result<(), Stop> {
+pub(super) fn goes_on(end: End, rule: RuleIndex) -> Result<(), Stop> {
     match end {
         End::Verdict(Verdict::Accept) | End::Nat(_) => Ok(()),
         End::Verdict(Verdict::Drop) => Err(Stop::Rule(rule)),

@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_rule_is_named_while_its_text_is_there() {
         let share = share();
-        tender::rules::publish(&share, TEXT.as_bytes()).unwrap();
+        tender::rules::publish(&share, TEXT.as_bytes(), false).unwrap();
         let mut reasons = Reasons::new(true);
         let mut comment =
             |rule, generation| reasons.comment(&share, Fate::Rule(rule).number(), generation);

@@ -4,7 +4,7 @@
 //! text is laid out, make no difference.
 
 use super::include::Gathered;
-use super::list;
+use super::{Ports, list, samples};
 use nf::nft::ast::{ChainItem, Item, TableItem};
 use nf::nft::{self, Limits};
 use serde::Serialize;
@@ -23,6 +23,11 @@ pub struct Arguments {
     old: PathBuf,
     /// The rules behind: the same
     new: PathBuf,
+    /// Show frames, too, that both judge differently: one for each pair of rules that say so
+    #[arg(long, conflicts_with = "json")]
+    frames: bool,
+    #[command(flatten)]
+    ports: Ports,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -57,26 +62,38 @@ struct Part {
 pub fn run(arguments: &Arguments) -> Result<bool, list::Error> {
     let mut both = Vec::new();
     for what in [&arguments.old, &arguments.new] {
-        let found = list::gather(what)?.and_then(|gathered| parts(&gathered));
+        let found = list::gather(what)?.and_then(|gathered| Ok((parts(&gathered)?, gathered)));
         match found {
-            Ok(parts) => both.push(parts),
+            Ok(found) => both.push(found),
             Err(said) => {
                 eprintln!("{said}");
                 return Ok(false);
             }
         }
     }
-    let [old, new] = &both[..] else {
+    let [(old, old_file), (new, new_file)] = &both[..] else {
         return Ok(false);
     };
     let found = compare(old, new);
-    let text = match arguments.json {
+    let mut text = match arguments.json {
         true => {
             let json = serde_json::to_string_pretty(&found);
             json.map_err(|e| list::Error::Print(e.into()))? + "\n"
         }
         false => print(&found),
     };
+    if arguments.frames {
+        let ports = arguments.ports.names().map_err(list::Error::Names)?;
+        let lines = old.iter().chain(new).flat_map(|(_, lines)| lines);
+        let lines = lines.map(String::as_str);
+        match samples::find([old_file, new_file], lines, &ports) {
+            Ok(samples) => text += &samples,
+            Err(said) => {
+                eprintln!("{said}");
+                return Ok(false);
+            }
+        }
+    }
     io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(list::Error::Print)?;
     Ok(found.is_empty())
 }

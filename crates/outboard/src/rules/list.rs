@@ -31,6 +31,8 @@ pub enum Error {
     Stats(stats::Error),
     /// The text of its rules is not known, and why.
     NoSource(String, &'static str),
+    /// No names of ports.
+    Names(super::PortsError),
     /// It cannot be printed.
     Print(io::Error),
 }
@@ -44,6 +46,7 @@ impl fmt::Display for Error {
             Self::NoSource(name, why) => {
                 write!(f, "{name}: the text of its rules is not known: {why}")
             }
+            Self::Names(e) => e.fmt(f),
             Self::Print(e) => write!(f, "cannot print: {e}"),
         }
     }

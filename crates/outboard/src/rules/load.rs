@@ -5,7 +5,7 @@ use super::source::{self, Source};
 use crate::instance::event::{LOCK_TIMEOUT, lock, wake};
 use crate::instance::{self, Instance};
 use abi::extension::feature;
-use abi::share::{RULES_STATUS_OFFSET, RulesRefused, RulesStatus};
+use abi::share::{REVALIDATED_OFFSET, RULES_STATUS_OFFSET, RulesRefused, RulesStatus};
 use nf::Loaded;
 use nf::nft::Limits;
 use rustix::io::Errno;
@@ -27,6 +27,10 @@ pub struct Arguments {
     instance: String,
     /// The rules, in nft's language; - is standard input
     file: PathBuf,
+    /// End connections that these rules would not let begin, each at its next packet; the others
+    /// go on, with their translations
+    #[arg(long)]
+    revalidate: bool,
 }
 
 /// Why the guest keeps the rules that it had.
@@ -60,6 +64,13 @@ pub enum Error {
         /// Where in the text, in bytes.
         position: u64,
         /// The generation that stays in force.
+        in_force: u64,
+    },
+    /// The guest uses them, and does not judge connections anew.
+    NotRevalidated {
+        /// The guest.
+        name: String,
+        /// The generation that is in force.
         in_force: u64,
     },
     /// The guest said nothing.
@@ -104,6 +115,12 @@ impl fmt::Display for Error {
                 write!(f, "{name} keeps generation {in_force} of its rules: ")?;
                 refusal(f, *reason, *position)
             }
+            Self::NotRevalidated { name, in_force } => write!(
+                f,
+                "generation {in_force} of the rules of {name} is in force, and all its connections \
+                 go on: its image is older than --revalidate; end them by: outboard flows {name} \
+                 --flush"
+            ),
             Self::Silent(name) => write!(
                 f,
                 "{name} has not answered for {} s and keeps its rules until it does; is it \
@@ -155,7 +172,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         }
     };
     let instance = Instance::open(&arguments.instance).map_err(Error::Instance)?;
-    let generation = match load(&instance, &gathered) {
+    let generation = match load(&instance, &gathered, arguments.revalidate) {
         Err(error @ Error::Rules { .. }) => {
             eprintln!("{error}");
             return Ok(false);
@@ -170,11 +187,12 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Has a guest use these rules, and returns the generation that they are.
+/// Has a guest use these rules, and returns the generation that they are. If they `revalidate`,
+/// connections that they would not let begin end.
 ///
 /// # Errors
 /// Why the guest does not use them.
-pub fn load(instance: &Instance, gathered: &Gathered) -> Result<u64, Error> {
+pub fn load(instance: &Instance, gathered: &Gathered, revalidate: bool) -> Result<u64, Error> {
     let name = || instance.name().to_owned();
     let description = instance.description();
     if description.features & feature::RULES == 0 {
@@ -194,19 +212,29 @@ pub fn load(instance: &Instance, gathered: &Gathered) -> Result<u64, Error> {
         .then_some(())
         .ok_or_else(|| Error::Busy(name()))?;
     let share = instance.writable_share().map_err(Error::Instance)?;
-    let generation = tender::rules::publish(&share, text.as_bytes()).map_err(Error::System)?;
+    let text = text.as_bytes();
+    let generation = tender::rules::publish(&share, text, revalidate).map_err(Error::System)?;
     wake(&event).map_err(|errno| Error::System(errno.into()))?;
-    await_answer(instance, generation)
+    await_answer(instance, generation)?;
+    if revalidate
+        && revalidated(instance).map_err(|errno| Error::System(errno.into()))? != generation
+    {
+        return Err(Error::NotRevalidated {
+            name: name(),
+            in_force: generation,
+        });
+    }
+    Ok(generation)
 }
 
-fn await_answer(instance: &Instance, generation: u64) -> Result<u64, Error> {
+fn await_answer(instance: &Instance, generation: u64) -> Result<(), Error> {
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     loop {
         // Looked at first: a guest that answers and ends has answered.
         let runs = instance.is_running().map_err(Error::Instance)?;
         let status = status(instance).map_err(|errno| Error::System(errno.into()))?;
         if status.generation == generation {
-            return Ok(generation);
+            return Ok(());
         }
         let name = instance.name().to_owned();
         if status.refused == generation {
@@ -236,6 +264,17 @@ fn status(instance: &Instance) -> Result<RulesStatus, Errno> {
         RULES_STATUS_OFFSET as u64,
     )?;
     Ok(status)
+}
+
+/// The last generation with which the guest judges connections anew, as it says.
+fn revalidated(instance: &Instance) -> Result<u64, Errno> {
+    let mut generation = 0_u64;
+    rustix::io::pread(
+        instance.share(),
+        generation.as_mut_bytes(),
+        REVALIDATED_OFFSET as u64,
+    )?;
+    Ok(generation)
 }
 
 #[cfg(test)]

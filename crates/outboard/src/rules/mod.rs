@@ -27,6 +27,7 @@ pub mod import;
 pub mod include;
 pub mod list;
 pub mod load;
+mod samples;
 pub mod show;
 pub mod source;
 pub mod trace;

@@ -28,6 +28,7 @@ use console::Console;
 use linux::process::{self, Child};
 use linux::signal::{Held, is_ignored};
 use named::Named;
+use rules::Told;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use signals::FORWARDED;
@@ -159,6 +160,7 @@ fn misplaced(option: &OsStr) -> String {
 /// Those of [`run`] but what [`check`] says.
 pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
     let signals = hold_signals(request).map_err(Error::Signals)?;
+    let told = Told::new(&request.arguments).map_err(Error::Rules)?;
     let endpoint = request.metrics.clone().map(Endpoint::bind).transpose();
     let mut endpoint = endpoint.map_err(Error::Metrics)?;
     let standby = request.standby.map(Standby::new);
@@ -186,7 +188,7 @@ pub(crate) fn run_checked(request: &Request) -> Result<u8, Error> {
             return abi::exit::FAILURE;
         }
         let ours = options.iter().map(OsString::from);
-        tender::main(ours.chain(request.arguments.iter().cloned()))
+        tender::main(ours.chain(told.arguments.iter().cloned()))
     });
     let tender = tender.map_err(Error::Start)?;
     if let Some(standby) = standby

@@ -136,7 +136,7 @@ mod tests {
     fn guest() -> OwnedFd {
         let share = rustix::fs::memfd_create("share", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&share, BYTES).unwrap();
-        tender::rules::publish(&share, TEXT.as_bytes()).unwrap();
+        tender::rules::publish(&share, TEXT.as_bytes(), false).unwrap();
         say(&share, 1, 1);
         let counters = RULE_COUNTERS_OFFSET + RULES_MAX * 16;
         put(&share, raw().rules.as_bytes(), counters);
@@ -175,7 +175,7 @@ mod tests {
         let next = TEXT
             .replace("7070", "7071")
             .replace("policy drop", "policy accept");
-        tender::rules::publish(&share, next.as_bytes()).unwrap();
+        tender::rules::publish(&share, next.as_bytes(), false).unwrap();
         assert_eq!(labels(&mut reader), named);
         say(&share, 2, 0);
         let expected = ["tcp dport 7071 accept", named[1], "policy accept"];
@@ -185,13 +185,13 @@ mod tests {
     #[test]
     fn a_text_that_is_none_leaves_numbers() {
         let share = guest();
-        tender::rules::publish(&share, b"\xff").unwrap();
+        tender::rules::publish(&share, b"\xff", false).unwrap();
         say(&share, 2, 0);
         let mut reader = Reader::new(share.as_fd(), description()).unwrap();
         assert_eq!(labels(&mut reader), ["rule 0", "rule 1", "rule 2"]);
         let notes = reader.snapshot().unwrap().notes;
         assert_eq!(notes, ["the rules have no names: the text is not UTF-8"]);
-        tender::rules::publish(&share, b"no rules").unwrap();
+        tender::rules::publish(&share, b"no rules", false).unwrap();
         say(&share, 3, 1);
         let notes = reader.snapshot().unwrap().notes;
         assert_eq!(notes, ["the rules have no names: the text is no rules"]);

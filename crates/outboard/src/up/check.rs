@@ -2,7 +2,7 @@
 //! rules. It reads files and starts nothing.
 
 use super::component::{Component, Device, Kind};
-use crate::rules::source::Source;
+use crate::rules::include::{Failure, Gathered};
 use abi::extension::feature;
 use abi::manifest::kind;
 use abi::region;
@@ -148,13 +148,14 @@ fn rules(image: &Image, options: &Options) -> Result<(), String> {
     let Some(path) = &options.rules else {
         return Ok(());
     };
-    let source = Source::read(path).map_err(|error| error.to_string())?;
+    let gathered = Gathered::read(path).map_err(|failure| match failure {
+        Failure::Source(error) => error.to_string(),
+        Failure::Include(said) => said,
+    })?;
     let ports: Vec<_> = image.networks().map(|(_, name)| name).collect();
-    let loaded = Loaded::load(&source.text, &ports, &Limits::DEFAULT);
-    loaded.map(drop).map_err(|error| {
-        format!(
-            "{}: no rules: {error}; type: outboard rules check {}",
-            source.name, source.name
-        )
-    })
+    let loaded = Loaded::load(gathered.whole.text(), &ports, &Limits::DEFAULT);
+    let name = &gathered.source.name;
+    loaded
+        .map(drop)
+        .map_err(|error| format!("{name}: no rules: {error}; type: outboard rules check {name}"))
 }

@@ -34,12 +34,19 @@ pub struct Offer {
     generation: u64,
     slot: usize,
     text: String,
+    revalidates: bool,
 }
 
 impl Offer {
     /// The text, in whatever language.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Whether connections that began under the rules before are to end unless these let them
+    /// begin.
+    pub fn revalidates(&self) -> bool {
+        self.revalidates
     }
 }
 
@@ -98,6 +105,7 @@ struct Said {
     generation: u64,
     slot: u64,
     length: u64,
+    revalidates: bool,
 }
 
 impl Feed {
@@ -145,6 +153,11 @@ impl Feed {
             generation,
             slot: field(offset_of!(Control, slot)),
             length: field(offset_of!(Control, length)),
+            revalidates: generation != 0
+                && self
+                    .share
+                    .revalidate()
+                    .is_some_and(|word| word.load(Ordering::Acquire) == generation),
         }
     }
 
@@ -176,6 +189,7 @@ impl Feed {
                         generation,
                         slot,
                         text,
+                        revalidates: said.revalidates,
                     });
                 }
                 Err((reason, position)) => {
@@ -192,6 +206,9 @@ impl Feed {
     /// begin at zero, unless they are [kept](Self::keep).
     pub fn accept(&mut self, offer: &Offer, rules: usize) -> RuleCounters {
         self.answered = offer.generation;
+        if let (true, Some(word)) = (offer.revalidates, self.share.revalidated()) {
+            word.store(offer.generation, Ordering::Release);
+        }
         self.in_force(offer.generation, offer.slot, &offer.text, rules)
     }
 

@@ -370,7 +370,7 @@ fn what_no_image_can_have_left_is_refused() {
     assert_eq!(refused(&[0x55; LEN]), Some(Unsound::Magic));
     assert_eq!(with(&[(8, 99)]), Some(Unsound::Version));
     assert_eq!(with(&[(12, 15)]), Some(Unsound::Shape));
-    assert_eq!(with(&[(48, 1)]), Some(Unsound::Shape));
+    assert_eq!(with(&[(57, 1)]), Some(Unsound::Shape));
     // More records than there are, and one that is changed and was never used.
     assert_eq!(with(&[(HEAD4 + 4, 17)]), Some(Unsound::Table));
     assert_eq!(with(&[(HEAD4, 6)]), Some(Unsound::Table));
@@ -506,4 +506,20 @@ proptest! {
         bench.table.table4.check();
         bench.table.table6.check();
     }
+}
+
+#[test]
+fn what_is_to_be_judged_anew_is_so_with_the_next_image() {
+    let (mut bench, place, _) = bench(&[]);
+    bench.open(1);
+    bench.open(2);
+    bench.table.revalidate();
+    let next = seg(1, false, ACK, 1001, 5001, 1);
+    assert_eq!(bench.state(&next), State::Established);
+    let (mut bench, _, taken) = self::bench(&place.bytes());
+    assert_eq!(taken.flows, 2);
+    let now = bench.now;
+    assert!(bench.table.goes_on(&next, now).is_ok(), "it was judged");
+    let other = seg(2, false, ACK, 1001, 5001, 1);
+    assert!(bench.table.goes_on(&other, now).is_err());
 }

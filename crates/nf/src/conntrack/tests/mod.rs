@@ -1,6 +1,7 @@
 //! Conversations, packet by packet. What the kernel does with them is what `xtask oracle` compares;
 //! the table of TCP here is what was seen there.
 
+mod doubt;
 mod entry;
 pub(super) mod kept;
 mod open;

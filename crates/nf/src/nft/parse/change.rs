@@ -123,8 +123,9 @@ impl<'a> Parser<'a, '_> {
                     } => ElementPart::Counter,
                     _ => return refuse(span, &refusals::ELEMENT_COUNTER),
                 },
+                Token::Word("ct") => ElementPart::Count(self.count()?),
                 node => {
-                    let what = "`timeout`, `limit`, `counter` or `}`";
+                    let what = "`timeout`, `limit`, `counter`, `ct count` or `}`";
                     return unknown(span, node, refusals::IN_ELEMENT, what);
                 }
             };

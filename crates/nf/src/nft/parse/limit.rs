@@ -1,8 +1,10 @@
 //! `limit`: how many packets or bytes a rule takes in a time.
 
 use super::{Parsed, Parser, expected};
+use crate::census::{COUNT_MAX, Count};
 use crate::limit::{BYTE_UNITS, Period, Rate, Unit};
 use crate::nft::ast::{ObjectKind, Span, Spanned, Statement};
+use crate::nft::error::{Error, ErrorKind};
 use crate::nft::lex::Token;
 
 const PERIODS: &str = "second, minute, hour, day or week";
@@ -79,6 +81,23 @@ impl<'a> Parser<'a, '_> {
         match burst {
             Some(Ok(burst)) => Ok(burst),
             _ => expected(at, "a smaller number"),
+        }
+    }
+
+    /// `count [over] N`, behind `ct`.
+    pub(super) fn count(&mut self) -> Parsed<Count> {
+        self.word("count")?;
+        let over = self.tokens.peek().node == Token::Word("over");
+        if over {
+            self.tokens.take()?;
+        }
+        let (number, at) = self.number()?;
+        match u32::try_from(number) {
+            Ok(most) if most <= COUNT_MAX => Ok(Count { most, over }),
+            _ => {
+                let (what, max) = ("connections in `ct count`", COUNT_MAX as usize);
+                Err(Error::new(at, ErrorKind::Limit { what, max }))
+            }
         }
     }
 

@@ -56,6 +56,9 @@ impl<'a> Parser<'a, '_> {
             Token::Word("counter") => self.counter()?,
             Token::Word("log") => self.log()?,
             Token::Word("limit") => self.limit()?,
+            Token::Word("ct") if self.tokens.peek().node == Token::Word("count") => {
+                Statement::Count(self.count()?)
+            }
             Token::Word("add") => self.change(ChangeKind::Add)?,
             Token::Word("update") => self.change(ChangeKind::Update)?,
             Token::Word("delete") => self.change(ChangeKind::Delete)?,

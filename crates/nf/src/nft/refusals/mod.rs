@@ -219,15 +219,6 @@ pub static CONNECTION: &Table = &[
         ),
     ),
     (
-        "count",
-        instead(
-            "`ct count`",
-            "is not supported: connections are not counted by rules; a source has at most a \
-             quarter of the table for those that nobody confirmed",
-            "`limit rate` of `ct state new`",
-        ),
-    ),
-    (
         "label",
         instead("`ct label`", "is not supported", "use `ct mark`"),
     ),

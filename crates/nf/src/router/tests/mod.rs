@@ -1,6 +1,8 @@
 //! A router between two networks: what leaves it, and what comes back.
 
+mod census;
 mod define;
+mod doubt;
 mod fib;
 mod frame;
 mod hooks;
