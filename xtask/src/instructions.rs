@@ -1,5 +1,5 @@
 //! `cargo xtask instructions`: what drivers, verdicts, the model of a NIC, TCP and a link cost, in
-//! instructions for each frame.
+//! instructions for each frame, or each command of a disk.
 //!
 //! Valgrind counts what is executed between entering and leaving one function. The numbers are the
 //! same on each machine: the C library is told to take the plain ones of its functions ([`PLAIN`]).
@@ -139,6 +139,17 @@ const fn link(name: &'static str, function: &'static str) -> Case {
     }
 }
 
+/// An NVM Express disk: reads of 4 KiB, so many given to it at once.
+const fn commands(name: &'static str, arguments: &'static [&'static str]) -> Case {
+    Case {
+        name,
+        example: "commands",
+        function: "*command_turn*",
+        arguments,
+        frames: 12_800,
+    }
+}
+
 const OURS: &[&str] = &["ours", "12800"];
 const SMOLTCP: &[&str] = &["smoltcp", "12800"];
 
@@ -156,6 +167,8 @@ pub const CASES: [Case; 40] = [
     forward("virtio, batches of 8", &["8", "12800", "--virtio"]),
     forward("virtio, batches of 32", &["32", "12800", "--virtio"]),
     forward("virtio, batches of 128", &["128", "12800", "--virtio"]),
+    commands("nvme, 4 KiB, depth 1", &["1", "12800"]),
+    commands("nvme, 4 KiB, depth 32", &["32", "12800"]),
     verdict("a verdict, default rules", &["default", "20480"]),
     verdict("a verdict, 100 rules", &["100", "20480"]),
     verdict("a verdict, 10000 rules", &["10000", "20480"]),
@@ -244,7 +257,8 @@ pub fn build(root: &Path, verbose: bool) -> Result<(), String> {
     cargo.args([
         "-p", "drivers", "-p", "nf", "-p", "models", "-p", "net", "-p", "ports",
     ]);
-    cargo.args(["--example", "forward", "--example", "verdict_cost"]);
+    cargo.args(["--example", "forward", "--example", "commands"]);
+    cargo.args(["--example", "verdict_cost"]);
     cargo.args(["--example", "connection_cost"]);
     cargo.args([
         "--example",

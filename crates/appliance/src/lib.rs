@@ -9,6 +9,8 @@
 
 extern crate alloc;
 
+mod driven;
+
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
@@ -16,6 +18,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use device::block::{BlockQueue, Immediate};
 use device::{BlockDevice, Netif};
+use driven::Driven;
 use drivers::net::{MTU, Resources, StartError, Started};
 use drivers::virtio::mmio::Mmio as Registers;
 use drivers::virtio::pci::Pci;
@@ -57,7 +60,7 @@ pub fn port_of_mtu(name: &str, mtu: Option<usize>) -> Result<Box<dyn Netif>, Err
 /// If the manifest has no such disk, it was handed out already, or the device cannot be used.
 pub fn disk(name: &str) -> Result<Box<dyn BlockDevice>, Error> {
     let found = match unikernel::block(name) {
-        Err(DeviceError::NotInManifest(_)) => virtio_disk(name),
+        Err(DeviceError::NotInManifest(_)) => driven(name).and_then(Driven::device),
         found => found.map_err(Reason::Device),
     };
     found.map_err(|reason| Error {
@@ -72,10 +75,26 @@ pub fn disk(name: &str) -> Result<Box<dyn BlockDevice>, Error> {
 /// # Errors
 /// As [`disk`].
 pub fn queue(name: &str, count: usize, bytes: usize) -> Result<Queue, Error> {
-    let queue = Immediate::new(disk(name)?);
+    let found = match unikernel::block(name) {
+        Err(DeviceError::NotInManifest(_)) => {
+            driven(name).and_then(|driven| driven.queue(count, bytes))
+        }
+        found => found
+            .map(|disk| immediate(disk, count, bytes))
+            .map_err(Reason::Device),
+    };
+    found.map_err(|reason| Error {
+        name: name.into(),
+        reason,
+    })
+}
+
+/// A queue of a disk whose caller waits.
+fn immediate(disk: Box<dyn BlockDevice>, count: usize, bytes: usize) -> Queue {
+    let queue = Immediate::new(disk);
     let alignment = queue.limits().alignment;
     let buffers = (0..count).map(|_| plain(bytes, alignment)).collect();
-    Ok((Box::new(queue), buffers))
+    (Box::new(queue), buffers)
 }
 
 /// A queue and its buffers.
@@ -88,11 +107,19 @@ fn plain(bytes: usize, alignment: usize) -> DmaBuf {
     DmaBuf::plain(&mut memory[start..start + bytes])
 }
 
-fn virtio_disk(name: &str) -> Result<Box<dyn BlockDevice>, Reason> {
-    let transport = virtio_device(name, block::virtio::KIND, block::virtio::CONFIG_BYTES)?;
+/// A disk that is driven by the driver for its class, or else by virtio's.
+fn driven(name: &str) -> Result<Driven, Reason> {
+    let device = unikernel::pci(name).map_err(Reason::Device)?;
+    let request = device.request();
     let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
+    if [request.class, request.subclass, request.progif] == block::nvme::CLASS {
+        let bar = device.bar(0).unwrap_or_else(no_registers);
+        let disk = block::nvme::Driver::new(bar, &mut arena, None, clock);
+        return Ok(Driven::Nvme(Box::new(disk.map_err(Reason::Nvme)?)));
+    }
+    let transport = virtio_device(&device, block::virtio::KIND, block::virtio::CONFIG_BYTES)?;
     let disk = block::virtio::Driver::new(transport, &mut arena, clock);
-    Ok(Box::new(disk.map_err(Reason::Virtio)?))
+    Ok(Driven::Virtio(Box::new(disk.map_err(Reason::Virtio)?)))
 }
 
 /// The source of entropy of this name, once.
@@ -108,19 +135,19 @@ pub fn entropy(name: &str) -> Result<entropy::virtio::Driver<Either>, Error> {
 }
 
 fn virtio_entropy(name: &str) -> Result<entropy::virtio::Driver<Either>, Reason> {
-    let transport = virtio_device(name, entropy::virtio::KIND, 0)?;
+    let device = unikernel::pci(name).map_err(Reason::Device)?;
+    let transport = virtio_device(&device, entropy::virtio::KIND, 0)?;
     let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
     entropy::virtio::Driver::new(transport, &mut arena, clock).map_err(Reason::Virtio)
 }
 
-/// The virtio device of this name and kind, of whose own configuration so many bytes are read.
-fn virtio_device(name: &str, kind: u16, config_bytes: usize) -> Result<Either, Reason> {
-    let device = unikernel::pci(name).map_err(Reason::Device)?;
+/// A virtio device of this kind, of whose own configuration so many bytes are read.
+fn virtio_device(device: &PciDevice, kind: u16, config_bytes: usize) -> Result<Either, Reason> {
     let request = device.request();
     if (request.vendor, request.device) != (VENDOR, PCI_DEVICE_BASE + kind) {
         return Err(Reason::Device(DeviceError::OtherKind));
     }
-    let transport = transport(&device).ok_or(drivers::virtio::Error::NoCapabilities);
+    let transport = transport(device).ok_or(drivers::virtio::Error::NoCapabilities);
     let transport = transport.map_err(Reason::Virtio)?;
     transport
         .check(kind, config_bytes)
@@ -201,6 +228,14 @@ enum Reason {
     Mtu,
     Start(StartError),
     Virtio(drivers::virtio::Error),
+    Nvme(block::nvme::Error),
+}
+
+impl Error {
+    /// Whether the manifest has nothing of that name.
+    pub fn is_missing(&self) -> bool {
+        matches!(self.reason, Reason::Device(DeviceError::NotInManifest(_)))
+    }
 }
 
 impl fmt::Display for Error {
@@ -214,6 +249,7 @@ impl fmt::Display for Error {
             ),
             Reason::Start(error) => error.fmt(f),
             Reason::Virtio(error) => error.fmt(f),
+            Reason::Nvme(error) => error.fmt(f),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | [`MODELS`], [`Model`] | the models by name |
 //! | [`Intel82599`], [`Intel82574`], [`Intel82540`] | NICs: registers, rings, offloads |
 //! | [`Rtl8139`] | a NIC whose descriptors say whose they are |
+//! | [`Nvme`] | a disk behind queues of commands |
 //! | [`virtio`] | virtio's devices, and transports in front of them |
 //! | [`Device`] | what a device is to a transport |
 //! | [`config`] | configuration space, which a transport has for a device |
@@ -66,6 +67,7 @@ mod misbehaviour;
 mod model;
 mod moderation;
 mod msix;
+mod nvme;
 mod ownership;
 mod packet;
 mod registers;
@@ -89,6 +91,7 @@ pub use iotlb::Iotlb;
 pub use local::{Local, Threaded};
 pub use misbehaviour::{Fault, Misbehaviour, NoFault, StuckBits};
 pub use model::{DiskSetup, Make, Model, Setup};
+pub use nvme::Nvme;
 pub use rtl8139::Rtl8139;
 pub use violation::{Queue, Report, Severity, Violation, Violations};
 
@@ -101,6 +104,7 @@ pub const MODELS: &[Model] = &[
     virtio::net::MODEL,
     virtio::blk::MODEL,
     virtio::rng::MODEL,
+    nvme::MODEL,
 ];
 
 #[cfg(test)]

@@ -29,10 +29,12 @@ pub enum Fault {
     TransmitHang,
     /// A buffer that was given back is written to. Device and driver must share a thread.
     WildWrite,
+    /// A command is said to be done twice.
+    Twice,
 }
 
 /// All faults, with their names.
-const FAULTS: [(&str, Fault); 11] = [
+const FAULTS: [(&str, Fault); 12] = [
     ("gone", Fault::Gone),
     ("length", Fault::Length),
     ("status", Fault::Status),
@@ -44,6 +46,7 @@ const FAULTS: [(&str, Fault); 11] = [
     ("lost-interrupt", Fault::LostInterrupt),
     ("transmit-hang", Fault::TransmitHang),
     ("wild-write", Fault::WildWrite),
+    ("twice", Fault::Twice),
 ];
 
 /// Bits of a register that always read the same.

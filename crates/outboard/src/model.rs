@@ -33,6 +33,7 @@ Over vfio-user, for outboard run --pci:NAME=vfio-user:SOCKET and others' machine
   outboard model virtio-net --socket=/tmp/nic0 --wire=tap:nic0
   outboard model virtio-blk --socket=/tmp/disk0 --file=disk.img
   outboard model virtio-rng --socket=/tmp/rng0
+  outboard model nvme --socket=/tmp/disk0 --file=disk.img
 Over vhost-user, for QEMU's and DPDK's own virtio devices:
   outboard model virtio-net --vhost-user=/tmp/nic0 --wire=tap:nic0
   outboard model virtio-blk --vhost-user=/tmp/disk0 --file=disk.img";

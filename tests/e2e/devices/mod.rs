@@ -9,6 +9,7 @@ pub mod pci_run;
 pub mod ports;
 pub mod software_device;
 pub mod software_nic;
+pub mod software_nvme;
 pub mod software_virtio;
 pub mod vfio;
 
@@ -22,6 +23,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         software_device::trials(images),
         software_nic::trials(images),
         software_virtio::trials(images),
+        software_nvme::trials(images),
         checkup::trials(images),
         ports::trials(images, network),
         model::trials(network),

@@ -26,15 +26,15 @@ pub fn on(images: &'static Images, host: &'static str) -> Vec<Trial> {
 }
 
 /// A model that serves one guest at `socket`.
-fn model(
+pub fn model(
     images: &Images,
     name: &str,
     socket: &Path,
-    option: Option<String>,
+    options: impl IntoIterator<Item = String>,
 ) -> Result<Running, Failed> {
     let mut command = Command::new(images.program("outboard"));
     command.args(["model", name, "--once", "--json", "--socket"]);
-    let running = start(command.arg(socket).args(option))?;
+    let running = start(command.arg(socket).args(options))?;
     await_until("its socket", || socket.exists())?;
     Ok(running)
 }

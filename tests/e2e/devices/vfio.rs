@@ -25,6 +25,8 @@ const MEMORY: [&str; 2] = ["0x1af4", "0x1110"];
 /// the second passes by.
 const VIRTIO_DISK: [&str; 2] = ["0x1af4", "0x1042"];
 const VIRTIO_ENTROPY: [&str; 2] = ["0x1af4", "0x1044"];
+/// QEMU's `nvme`.
+const NVME: [&str; 2] = ["0x1b36", "0x0010"];
 const HOSTS: [&str; 3] = ["process", "spt", "hvt"];
 const SIGSEGV: i32 = 128 + 11;
 /// The command register of the configuration space, and its bit for bus masters (PCI Local Bus
@@ -44,7 +46,7 @@ const NOBODY: u32 = 65534;
 type OnHost = fn(&Lab<'_>, &str) -> Result<(), Failed>;
 type Once = fn(&Lab<'_>) -> Result<(), Failed>;
 
-const ON_EACH_HOST: [(&str, OnHost); 10] = [
+const ON_EACH_HOST: [(&str, OnHost); 11] = [
     ("registers are read and written", |lab, host| {
         lab.edu(host, &["identify"])?
             .expect_stdout("10! = 3628800")?;
@@ -85,6 +87,16 @@ const ON_EACH_HOST: [(&str, OnHost); 10] = [
         ended.expect_stdout("SUCCESS")?;
         Ok(())
     }),
+    (
+        "an NVM Express disk is written and read back",
+        |lab, host| {
+            let disk = format!("--pci:disk={}", lab.nvme);
+            let ended = lab.succeed(host, &[&disk], "nvme_block", &[])?;
+            ended.expect_stdout("capacity 1048576 block size 512")?;
+            ended.expect_stdout("SUCCESS")?.expect_stdout("NVME")?;
+            Ok(())
+        },
+    ),
     ("a virtio device gives random bytes", |lab, host| {
         let source = format!("--pci:entropy={}", lab.virtio[1]);
         let ended = lab.succeed(host, &[&source], "virtio_entropy", &[])?;
@@ -159,6 +171,8 @@ struct Lab<'a> {
     cards: Vec<String>,
     /// A disk and two sources of entropy, bound too; the last one passes by the IOMMU.
     virtio: [String; 3],
+    /// An NVM Express disk, bound too.
+    nvme: String,
 }
 
 impl<'a> Lab<'a> {
@@ -168,7 +182,9 @@ impl<'a> Lab<'a> {
         let (edus, fixed): (Vec<_>, Vec<_>) = edus.into_iter().partition(can_reset);
         let memory = with_ids(MEMORY)?.pop().ok_or("no ivshmem-plain")?;
         let virtio = [with_ids(VIRTIO_DISK)?, with_ids(VIRTIO_ENTROPY)?].concat();
-        for address in edus.iter().chain(&fixed).chain([&memory]).chain(&virtio) {
+        let nvme = with_ids(NVME)?.pop().ok_or("no nvme")?;
+        let others = [&memory, &nvme];
+        for address in edus.iter().chain(&fixed).chain(others).chain(&virtio) {
             bind(address, "vfio-pci")?;
         }
         let fixed = fixed.into_iter().next();
@@ -179,6 +195,7 @@ impl<'a> Lab<'a> {
             memory,
             cards: with_ids(CARD)?,
             virtio: virtio.try_into().map_err(|_| "not three of virtio's")?,
+            nvme,
         })
     }
 

@@ -1,6 +1,7 @@
 //! `http`: what stock curl fetches, and what a socket gets that says anything at all.
 
 use super::{PATIENCE, Port, SERVICE, SOCKETS, Served, serve, serve_by, tender};
+use crate::devices::software_virtio::model;
 use crate::disks::made::{self, Tree};
 use crate::harness::build::{Images, root};
 use crate::harness::network::Network;
@@ -54,6 +55,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let missing = programs::missing(&["curl"]).or(programs::missing(kind.programs));
         let name = format!("http::a disk with {}", kind.name);
         trials.push(network.trial_unless(missing, name, move || file_system(images, kind)));
+    }
+    let missing = programs::missing(&["curl", "mke2fs"]);
+    for host in ["spt", "process"] {
+        let name = format!("http::an NVM Express disk::{host}");
+        trials.push(network.trial_unless(missing, name, move || on_nvme(images, host)));
     }
     trials
 }
@@ -463,11 +469,31 @@ fn file_system(images: &Images, kind: &made::Kind) -> Result<(), Failed> {
     fetched(images, &tree, &disk)
 }
 
+/// The same of a disk that the image drives itself, whose model is a process.
+fn on_nvme(images: &Images, host: &str) -> Result<(), Failed> {
+    let tree = Tree::new()?;
+    let (file, socket) = (tree.image("ext4"), tree.image("socket"));
+    made::KINDS[2].make(&tree.root(), &file)?;
+    let option = format!("--file={},ro", file.display());
+    let disk = model(images, "nvme", &socket, [option])?;
+    let mut command = tender(images, host);
+    command.arg(format!("--pci:files=vfio-user:{}", socket.display()));
+    fetched_by(command, &images.appliance("http", "-nvme"), &tree)?;
+    let disk = disk.finish()?;
+    disk.expect_status(0)?.expect_stdout("\"violations\":0}")?;
+    Ok(())
+}
+
 /// Fetches all files of a disk, and what conditions leave of one.
 fn fetched(images: &Images, tree: &Tree, disk: &Path) -> Result<(), Failed> {
     let mut command = tender(images, "spt");
     command.arg(format!("--block:files={}", disk.display()));
-    let served = serve_by(command, &PORT, &images.http_disk, &[])?;
+    fetched_by(command, &images.http_disk, tree)
+}
+
+/// The same by a command that attaches the disk.
+fn fetched_by(command: Command, image: &Path, tree: &Tree) -> Result<(), Failed> {
+    let served = serve_by(command, &PORT, image, &[])?;
     let got = tree.image("got");
     let fetch = |path: &str, arguments: &[&str], expected: &[u8]| {
         fs::write(&got, "")?;

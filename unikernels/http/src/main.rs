@@ -23,8 +23,10 @@ unikernel::entry!(main);
 
 /// The files, wherever they are.
 fn site() -> Result<Site, String> {
-    let Ok(disk) = unikernel::block("files") else {
-        return Site::read(Source::Memory(EMBEDDED));
+    let disk = match appliance::disk("files") {
+        Ok(disk) => disk,
+        Err(error) if error.is_missing() => return Site::read(Source::Memory(EMBEDDED)),
+        Err(error) => return Err(error.to_string()),
     };
     let disk = Disk::new(disk, BUDGET).map_err(|error| error.to_string())?;
     match fs::mount(&disk) {

@@ -78,8 +78,12 @@ pub fn run(
     let ram_disk = pack(root, &folder.path, kernel, options)?;
     let console = folder.path.join("console.log");
     let mut command = qemu(program, &kernel.image, &ram_disk, &console, options);
-    if let Some(mib) = options.disk_mib {
-        command.arg("-drive").arg(disk(&folder.path, mib)?);
+    for (number, mib) in options.disks_mib.iter().enumerate() {
+        let name = match number {
+            0 => "disk".to_string(),
+            number => format!("disk{}", number),
+        };
+        command.arg("-drive").arg(disk(&folder.path, &name, *mib)?);
     }
     if options.command.is_some() {
         command.stdin(Stdio::null());
@@ -136,13 +140,14 @@ impl Drop for Folder {
 }
 
 /// An empty disk of this size: what QEMU's `-drive` takes.
-fn disk(folder: &Path, mib: u32) -> Result<String, String> {
-    let path = folder.join("disk");
+fn disk(folder: &Path, name: &str, mib: u32) -> Result<String, String> {
+    let path = folder.join(name);
     let failed = |error: io::Error| format!("{}: {}", path.display(), error);
     let file = fs::File::create(&path).map_err(failed)?;
     file.set_len(u64::from(mib) << 20).map_err(failed)?;
     Ok(format!(
-        "if=none,id=disk,format=raw,file={}",
+        "if=none,id={},format=raw,file={}",
+        name,
         path.display()
     ))
 }

@@ -30,7 +30,8 @@ more.
                        virtio-net-pci,hub,iommu_platform=on; or what QEMU's -netdev takes
                        (default: user)
   --device=MODEL       another device of QEMU's, with its options: edu, edu,dma_mask=0xffffffff ...
-  --disk=MIB           an empty disk of this size, for devices with drive=disk
+  --disk=MIB           an empty disk of this size, for devices with drive=disk; a second one is for
+                       those with drive=disk1
   --object=KIND        an object of QEMU's that a device needs, with its options
   --address-bits=N     bits of physical and I/O addresses: 39 or 48 (default 48)
   --memory=MIB         memory of the machine (default 1024)
@@ -62,8 +63,8 @@ pub struct Options {
     modules: Vec<String>,
     ioregionfd: bool,
     mended_qemu: bool,
-    /// Size of the disk, if there is one.
-    disk_mib: Option<u32>,
+    /// Sizes of the disks.
+    disks_mib: Vec<u32>,
     icount: bool,
     timeout_seconds: u64,
     yes: bool,
@@ -84,7 +85,7 @@ impl Options {
             modules: Vec::new(),
             ioregionfd: false,
             mended_qemu: false,
-            disk_mib: None,
+            disks_mib: Vec::new(),
             icount: false,
             timeout_seconds: TIMEOUT_SECONDS_DEFAULT,
             yes: false,
@@ -104,7 +105,7 @@ impl Options {
                 Some(("--device", device)) => options.devices.push(device.into()),
                 Some(("--object", object)) => options.objects.push(object.into()),
                 Some(("--address-bits", bits)) => options.address_bits = number(argument, bits)?,
-                Some(("--disk", mib)) => options.disk_mib = Some(number(argument, mib)?),
+                Some(("--disk", mib)) => options.disks_mib.push(number(argument, mib)?),
                 Some(("--memory", mib)) => options.memory_mib = number(argument, mib)?,
                 Some(("--processors", count)) => options.processors = number(argument, count)?,
                 Some(("--module", name)) => options.modules.push(name.into()),
@@ -201,7 +202,7 @@ mod tests {
         let options = parse(&[&words[..], &["--", "ls", "--memory=1"]].concat()).unwrap();
         assert_eq!(options.files, [PathBuf::from("a/b")]);
         assert_eq!((options.memory_mib, options.address_bits), (64, 39));
-        assert_eq!((options.disk_mib, options.processors), (Some(3), 2));
+        assert_eq!((options.disks_mib, options.processors), (vec![3], 2));
         assert_eq!(options.modules, ["vhost_net"]);
         assert_eq!(options.command.as_deref(), Some("ls --memory=1"));
         assert_eq!(

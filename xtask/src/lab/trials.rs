@@ -74,9 +74,9 @@ const TRIALS: [Trial; 4] = [
 /// functions of one device behind a port that cannot keep them apart.
 ///
 /// And the devices that guests drive: two `edu` on ports of their own, by which they can be reset,
-/// and one that cannot be, and one with registers in BAR 0 and memory in BAR 2. Last, virtio's: a
-/// disk, a source of entropy, and one that passes by the IOMMU.
-const DEVICES: [&str; 20] = [
+/// and one that cannot be, and one with registers in BAR 0 and memory in BAR 2. Then virtio's: a
+/// disk, a source of entropy, and one that passes by the IOMMU. Last, an NVM Express disk.
+const DEVICES: [&str; 23] = [
     "--device=pcie-root-port,id=root3,chassis=3,x-speed=2_5",
     "--device=e1000e,bus=root3",
     "--device=pcie-root-port,id=root0,disable-acs=true",
@@ -97,6 +97,9 @@ const DEVICES: [&str; 20] = [
     "--device=virtio-rng-pci,bus=root6,disable-legacy=on,iommu_platform=on",
     "--device=pcie-root-port,id=root7,chassis=7",
     "--device=virtio-rng-pci,bus=root7,disable-legacy=on",
+    "--disk=1",
+    "--device=pcie-root-port,id=root8,chassis=8",
+    "--device=nvme,bus=root8,drive=disk1,serial=outboard",
 ];
 const WIRED: [&str; 4] = [
     "--nic=e1000e,hub",

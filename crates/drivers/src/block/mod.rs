@@ -1,3 +1,4 @@
 //! Disks: each driver in a folder.
 
+pub mod nvme;
 pub mod virtio;

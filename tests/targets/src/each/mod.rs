@@ -12,11 +12,13 @@ mod link;
 mod link_sockets;
 mod manifest;
 pub mod model;
+mod model_nvme;
 mod model_virtio_blk;
 mod model_virtio_net;
 mod model_virtio_rng;
 mod nbd;
 mod net;
+mod nvme;
 mod resolver;
 mod ring;
 mod router;
@@ -64,11 +66,13 @@ pub const ALL: &[Target] = &[
     target("link_sockets", link_sockets::feed, 3000),
     target("manifest", manifest::feed, 15_000),
     target("model", model::feed, 1500),
+    target("model_nvme", model_nvme::feed, 3000),
     target("model_virtio_blk", model_virtio_blk::feed, 5000),
     target("model_virtio_net", model_virtio_net::feed, 3000),
     target("model_virtio_rng", model_virtio_rng::feed, 7000),
     target("nbd", nbd::feed, 4000),
     target("net", net::feed, 4000),
+    target("nvme", nvme::feed, 2000),
     target("resolver", resolver::feed, 1000),
     target("ring", ring::feed, 12_000),
     target("router", router::feed, 3000),
