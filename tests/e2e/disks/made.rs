@@ -19,8 +19,8 @@ pub struct Kind {
     word: &'static str,
 }
 
-const MKE2FS: &[&str] = &["mke2fs"];
-const MTOOLS: &[&str] = &["mkfs.vfat", "mcopy"];
+pub const MKE2FS: &[&str] = &["mke2fs"];
+pub const MTOOLS: &[&str] = &["mkfs.vfat", "mcopy"];
 const XORRISO: &[&str] = &["xorriso"];
 
 /// All that are read.

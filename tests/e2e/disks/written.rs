@@ -1,0 +1,135 @@
+//! Random changes to each file system that is written: it agrees with a model, stock checkers find
+//! nothing, and stock programs read the same.
+
+use super::recorded::Recorded;
+use super::sequence::{Step, Tree, all, same, take};
+use super::writable::Writable;
+use super::{expect, turns};
+use crate::harness::temporary::TemporaryFolder;
+use ::fs::disk::{Disk, PAGE};
+use ::fs::mount_to_write;
+use ::fs::tmpfs::Tmpfs;
+use device::files::{Error, FileSystem};
+use fastrand::Rng;
+use libtest_mimic::Failed;
+use std::fs;
+
+/// How many sequences of each kind, if somebody says so.
+const TURNS: &str = "OUTBOARD_SEQUENCES";
+const TURNS_DEFAULT: u64 = 4;
+const SEED: u64 = 71;
+/// Changes of one sequence.
+const STEPS: usize = 250;
+/// Pages that are kept: few, so that what is written goes to the disk in between.
+const PAGES: usize = 40;
+
+pub fn now() -> u64 {
+    1_790_000_000
+}
+
+/// A file system that is written, on a disk that is recorded.
+pub fn mounted(disk: &Recorded) -> Result<Box<dyn FileSystem>, Failed> {
+    let disk = Disk::new(Box::new(disk.clone()), PAGES * PAGE)?;
+    Ok(mount_to_write(&disk, now)?)
+}
+
+/// Random steps, and all that is there at the end.
+fn steps(files: &dyn FileSystem, random: &mut Rng) -> Result<Tree, Failed> {
+    let mut tree = Tree::new();
+    for _ in 0..STEPS {
+        let step = Step::random(&tree, random);
+        take(files, &mut tree, &step)?;
+    }
+    same(&all(files)?, &tree)?;
+    Ok(tree)
+}
+
+/// Each sequence on a new disk.
+pub fn sequences(kind: &Writable) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("written")?;
+    let image = folder.path.join("image");
+    let new = kind.make(&image)?;
+    for turn in 0..turns(TURNS, TURNS_DEFAULT) {
+        sequence(kind, &folder, &new, SEED + turn)
+            .map_err(|error| format!("seed {}: {}", SEED + turn, said(&error)))?;
+    }
+    Ok(())
+}
+
+/// What a failure says.
+pub fn said(error: &Failed) -> &str {
+    error.message().unwrap_or_default()
+}
+
+fn sequence(
+    kind: &Writable,
+    folder: &TemporaryFolder,
+    new: &[u8],
+    seed: u64,
+) -> Result<(), Failed> {
+    let image = folder.path.join("image");
+    let disk = Recorded::new(new.to_vec());
+    let files = mounted(&disk)?;
+    expect(files.is_writable(), || {
+        format!("{} is not written", files.name())
+    })?;
+    let tree = steps(&*files, &mut Rng::with_seed(seed))?;
+    files.sync()?;
+    fs::write(&image, disk.bytes())?;
+    kind.check(&image)?;
+    same(
+        &kind.read_by_others(&image, &folder.path.join("read"))?,
+        &tree,
+    )?;
+    drop(files);
+    // Also who mounts it anew finds it so, writes on, and empties it.
+    let files = mounted(&disk)?;
+    same(&all(&*files)?, &tree)?;
+    for path in tree.keys().rev() {
+        files.remove(path.as_bytes())?;
+    }
+    files.sync()?;
+    expect(all(&*files)?.is_empty(), || "something is left".into())?;
+    fs::write(&image, disk.bytes())?;
+    kind.check(&image)
+}
+
+/// The same in memory, where no checker comes.
+pub fn in_memory() -> Result<(), Failed> {
+    for turn in 0..turns(TURNS, TURNS_DEFAULT) {
+        let files = Tmpfs::new(2 << 20, now);
+        steps(&files, &mut Rng::with_seed(SEED + turn))?;
+    }
+    Ok(())
+}
+
+/// A disk that is full says so, and has room again once something is removed.
+pub fn full(kind: &Writable) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("full")?;
+    let image = folder.path.join("image");
+    let disk = Recorded::new(kind.make(&image)?);
+    let files = mounted(&disk)?;
+    let (part, mut end) = (vec![7; 100_000], 0);
+    let mut file = files.create(b"/large")?;
+    let error = loop {
+        match file.write(end, &part) {
+            Ok(()) => end += part.len() as u64,
+            Err(error) => break error,
+        }
+    };
+    expect(error == Error::NoSpace, || format!("{error:?}"))?;
+    expect(end * 10 > disk.bytes().len() as u64 * 8, || {
+        format!("{end} bytes")
+    })?;
+    let removed = files.remove(b"/large");
+    expect(removed == Err(Error::Busy), || format!("{removed:?}"))?;
+    drop(file);
+    files.sync()?;
+    fs::write(&image, disk.bytes())?;
+    kind.check(&image)?;
+    files.remove(b"/large")?;
+    files.create(b"/large")?.write(0, &vec![8; end as usize])?;
+    files.sync()?;
+    fs::write(&image, disk.bytes())?;
+    kind.check(&image)
+}
