@@ -52,7 +52,7 @@ pub enum Difference {
 /// lie in each other.
 pub fn walk(
     files: &dyn FileSystem,
-    each: &mut dyn FnMut(&[u8], Kind) -> Result<(), Error>,
+    mut each: impl FnMut(&[u8], Kind) -> Result<(), Error>,
 ) -> Result<(), Failed> {
     let mut folders = vec![Vec::new()];
     let mut count = 0;
@@ -110,7 +110,7 @@ fn read(
 /// As [`walk`].
 pub fn check(files: &dyn FileSystem, tell: &mut dyn FnMut(&[u8], Error)) -> Result<Counts, Failed> {
     let mut counts = Counts::default();
-    walk(files, &mut |path, kind| {
+    walk(files, |path, kind| {
         match kind {
             Kind::Folder => counts.folders += 1,
             Kind::File => {
@@ -143,7 +143,7 @@ pub fn check(files: &dyn FileSystem, tell: &mut dyn FnMut(&[u8], Error)) -> Resu
 /// As [`walk`], or the other one cannot be written.
 pub fn copy(from: &dyn FileSystem, to: &dyn FileSystem) -> Result<Counts, Failed> {
     let mut counts = Counts::default();
-    walk(from, &mut |path, kind| {
+    walk(from, |path, kind| {
         match kind {
             Kind::Folder => {
                 counts.folders += 1;
@@ -192,7 +192,7 @@ pub fn compare(
     tell: &mut dyn FnMut(&[u8], Difference),
 ) -> Result<Counts, Failed> {
     let mut counts = Counts::default();
-    walk(first, &mut |path, kind| {
+    walk(first, |path, kind| {
         match (kind, second.metadata(path)) {
             (Kind::Link | Kind::Other, _) => counts.others += 1,
             (_, Err(Error::NotFound | Error::NoFolder)) => tell(path, Difference::Missing),
@@ -209,7 +209,7 @@ pub fn compare(
         }
         Ok(())
     })?;
-    walk(second, &mut |path, _| match first.metadata(path) {
+    walk(second, |path, _| match first.metadata(path) {
         Err(Error::NotFound | Error::NoFolder) => {
             tell(path, Difference::Added);
             Ok(())

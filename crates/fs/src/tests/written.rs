@@ -10,11 +10,14 @@ use core::cell::RefCell;
 use device::block::{Durability, Limits};
 use device::{BlockDevice, BlockError};
 
+/// What a disk was asked to do, from where on, and how much of it.
+type Asked = (&'static str, u64, usize);
+
 /// A disk that says what it was asked to do.
 #[derive(Clone)]
 struct Spy {
     bytes: Rc<RefCell<Vec<u8>>>,
-    said: Rc<RefCell<Vec<(&'static str, u64, usize)>>>,
+    said: Rc<RefCell<Vec<Asked>>>,
     /// The page that cannot be written.
     bad: Rc<RefCell<Option<u64>>>,
     read_only: bool,
