@@ -155,7 +155,7 @@ pub fn await_answer(begin: Instant) -> Result<Duration, Error> {
         match ask("GET", "/", "") {
             Ok(_) => return Ok(begin.elapsed()),
             Err(error) if begin.elapsed() > STARTS => {
-                return Err(Error::Traffic("the image", error));
+                return Err(Error::Traffic("image", error));
             }
             Err(_) => thread::sleep(POLL),
         }
