@@ -6,6 +6,7 @@
 //! They may change with the compiler. `xtask/instructions.txt` keeps those of the last commit that
 //! changed them on purpose.
 
+use crate::lanes::{at_once, processors};
 use crate::process;
 use crate::stages::PROFILE;
 use std::path::Path;
@@ -213,8 +214,10 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     let text = read(root)?;
     let mut counts = Vec::new();
     let mut grown = false;
-    for case in &CASES {
-        let count = count(root, case)?;
+    let cases: Vec<&Case> = CASES.iter().collect();
+    let counted = at_once(cases, processors(), |case| (case, count(root, case)));
+    for (case, count) in counted {
+        let count = count?;
         let before = recorded(&text, case.name);
         let known = before.map_or("unknown".to_string(), |before| format!("{:.2}", before));
         println!("{:<27} {:>8.2}  was {:>8}", case.name, count, known);

@@ -25,6 +25,7 @@ mod appliances;
 mod demo;
 mod instructions;
 mod lab;
+mod lanes;
 mod oracle;
 mod package;
 mod packages;

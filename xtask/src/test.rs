@@ -1,14 +1,14 @@
 //! `cargo xtask test`: every check and test, with progress, an estimate and a closing sum.
 
+use crate::instructions::{self, Case};
+use crate::lanes::{at_once, processors};
 use crate::package::{trial, Check};
 use crate::packages::{self, BUILD, COUNT, LAB, PACKAGE, TEST};
 use crate::stages::{self, clock, Stage, Step, Work};
 use crate::tally::{self, Tally};
-use crate::{appliances, instructions, lab, packetdrill, process, tidy};
+use crate::{appliances, lab, packetdrill, process, tidy};
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
-use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 
 const HELP: &str = "\
@@ -96,9 +96,10 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
             clock(elapsed),
             clock(stages::remaining(&stages, index, elapsed))
         );
-        let before = Instant::now();
+        let (before, worked) = (Instant::now(), process::seconds_of_children());
         let result = run(root, stage, &options);
-        report.add(stage, result, before.elapsed().as_secs());
+        let worked = process::seconds_of_children() - worked;
+        report.add(stage, result, before.elapsed().as_secs(), worked);
     }
     report.print(started.elapsed().as_secs());
     Ok(if report.total.failed == 0 { 0 } else { 1 })
@@ -260,16 +261,14 @@ fn in_lab(root: &Path, options: &Options) -> Outcome {
         Err(reason) => outcome.check(reason, false),
         Ok(commands) => {
             // Each of these machines has one processor.
-            for (status, output) in at_once(commands, processors(), options.verbose) {
+            for (status, output) in at_once(commands, processors(), |mut one| {
+                shown(&mut one, options.verbose)
+            }) {
                 outcome.count(status, &output);
             }
         }
     }
     outcome
-}
-
-fn processors() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Runs Linux's own drivers on software devices. QEMU is not built for that here, as it would take
@@ -284,33 +283,14 @@ fn on_linux(root: &Path, options: &Options) -> Outcome {
         Ok(commands) => {
             // They wait more than they work.
             let all = commands.len();
-            for (status, output) in at_once(commands, all, options.verbose) {
+            for (status, output) in
+                at_once(commands, all, |mut one| shown(&mut one, options.verbose))
+            {
                 outcome.count(status, &output);
             }
         }
     }
     outcome
-}
-
-/// Runs commands, so many at the same time; what becomes of each, in their order.
-fn at_once(commands: Vec<Command>, lanes: usize, verbose: bool) -> Vec<(i32, String)> {
-    let waiting = Mutex::new(commands.into_iter().enumerate());
-    let next = || waiting.lock().ok()?.next();
-    let lane = || -> Vec<_> {
-        std::iter::from_fn(next)
-            .map(|(place, mut command)| (place, shown(&mut command, verbose)))
-            .collect()
-    };
-    let mut ended: Vec<_> = thread::scope(|scope| {
-        let running: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
-        let end = |run: ScopedJoinHandle<'_, Vec<_>>| {
-            run.join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        running.into_iter().flat_map(end).collect()
-    });
-    ended.sort_by_key(|(place, _)| *place);
-    ended.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Runs the kernel's own test of ioregionfd in the lab. KVM is not built for that here, as it would
@@ -402,8 +382,15 @@ fn counted(root: &Path, options: &Options) -> Outcome {
             return outcome;
         }
     };
-    for case in &instructions::CASES {
-        let found = instructions::check(root, case, &text).unwrap_or_else(Some);
+    let cases = instructions::CASES.iter().collect();
+    let check = |case| {
+        (
+            case,
+            instructions::check(root, case, &text).unwrap_or_else(Some),
+        )
+    };
+    let checked: Vec<(&Case, _)> = at_once(cases, processors(), check);
+    for (case, found) in checked {
         found.iter().for_each(|what| println!("{}", what));
         outcome.check(case.name, found.is_none());
     }
@@ -500,7 +487,7 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, stage: &Stage, outcome: Outcome, seconds: u64) {
+    fn add(&mut self, stage: &Stage, outcome: Outcome, seconds: u64, worked: u64) {
         let Tally {
             passed,
             failed,
@@ -512,12 +499,13 @@ impl Report {
             clock(seconds)
         );
         self.lines.push(format!(
-            "{:<14} {:>7} {:>7} {:>7} {:>7}",
+            "{:<14} {:>7} {:>7} {:>7} {:>7} {:>7}",
             stage.name,
             passed,
             failed,
             skipped,
-            clock(seconds)
+            clock(seconds),
+            clock(worked)
         ));
         self.total.add(outcome.tally);
         let named = |text: String| format!("  {}: {}", stage.name, text);
@@ -528,8 +516,8 @@ impl Report {
     /// The table, what was skipped and what failed, and the sum: the last line.
     fn print(&self, seconds: u64) {
         println!(
-            "\n{:<14} {:>7} {:>7} {:>7} {:>7}",
-            "stage", "passed", "failed", "skipped", "time"
+            "\n{:<14} {:>7} {:>7} {:>7} {:>7} {:>7}",
+            "stage", "passed", "failed", "skipped", "time", "work"
         );
         self.lines.iter().for_each(|line| println!("{}", line));
         for (title, names) in [("Skipped:", &self.skipped), ("Failed:", &self.failed)] {
@@ -576,8 +564,8 @@ mod tests {
             failed: vec!["a::b".to_string()],
             skipped: Vec::new(),
         };
-        report.add(&stages::STAGES[0], outcome, 1);
-        report.add(&stages::STAGES[1], Outcome::skip("not here"), 1);
+        report.add(&stages::STAGES[0], outcome, 1, 2);
+        report.add(&stages::STAGES[1], Outcome::skip("not here"), 1, 0);
         assert_eq!(
             report.total,
             Tally {

@@ -221,6 +221,15 @@ const TESTS: &[(&str, Test)] = &[
     ("memory_and_interrupts_with_doorbells", |images, host| {
         memory_and_interrupts(images, host, &[DOORBELL as usize])
     }),
+    ("an_interrupt_wakes_who_is_idle", |images, host| {
+        interrupts(images, host, "idle")
+    }),
+    ("an_interrupt_waits_for_who_is_busy", |images, host| {
+        interrupts(images, host, "busy")
+    }),
+    ("interrupts_are_one_until_it_is_taken", |images, host| {
+        interrupts(images, host, "masked")
+    }),
     (
         "a_device_serves_one_guest_after_the_other",
         one_after_the_other,
@@ -276,6 +285,16 @@ fn memory_and_interrupts(
     let expected = format!("{asked} of 2000 by message");
     ended.expect_status(0)?.expect_stdout(&expected)?;
     device.stop()
+}
+
+/// How interrupts reach a guest in three states, with registers by message and by doorbell.
+fn interrupts(images: &Images, host: &str, state: &str) -> Result<(), Failed> {
+    for doorbells in [&[][..], &[DOORBELL as usize]] {
+        let device = Served::start(0x1234, doorbells)?;
+        run(&mut tender(images, host, &device.path, &[state]))?.expect_status(0)?;
+        device.stop()?;
+    }
+    Ok(())
 }
 
 fn one_after_the_other(images: &Images, host: &str) -> Result<(), Failed> {

@@ -152,7 +152,10 @@ impl System {
             let ended = self.supervisor.try_wait();
             if begin.elapsed() > PATIENCE || !matches!(ended, Ok(None)) {
                 let said = fs::read_to_string(self.folder().join("said")).unwrap_or_default();
-                let last = said.lines().next_back().unwrap_or("nothing was said of it");
+                let of_it = format!("outboard: {name}: ");
+                let mut lines = said.lines().rev();
+                let last = lines.find(|line| line.starts_with(&of_it));
+                let last = last.unwrap_or("nothing was said of it");
                 return Err(Error::NotUp(name.to_owned(), last.to_owned()));
             }
             sleep(POLL);

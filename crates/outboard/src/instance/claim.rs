@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How often to start again when a guest of the same name is just cleaning up, or somebody looks
 /// whether one runs.
 const ATTEMPTS_MAX: usize = 8;
+/// How often a spare starts again, of which the one before may have been told to end and not have done
+/// so: two seconds, on a machine that is busy with something else.
+const ASIDE_ATTEMPTS_MAX: usize = 1000;
 /// How long to wait in between.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(2);
 
@@ -54,17 +57,17 @@ impl Claim {
 
     pub(super) fn new_in(base: &Path, name: &str) -> Result<Self, Error> {
         check_name(name)?;
-        Self::hold(base, name, base.join(name))
+        Self::hold(base, name, base.join(name), ATTEMPTS_MAX)
     }
 
     pub(super) fn aside_in(base: &Path, name: &str) -> Result<Self, Error> {
         check_name(name)?;
-        Self::hold(base, name, aside(base, name))
+        Self::hold(base, name, aside(base, name), ASIDE_ATTEMPTS_MAX)
     }
 
-    /// Takes this directory for the guest `name`.
-    fn hold(base: &Path, name: &str, directory: PathBuf) -> Result<Self, Error> {
-        for attempt in 0..ATTEMPTS_MAX {
+    /// Takes this directory for the guest `name`, with so many attempts.
+    fn hold(base: &Path, name: &str, directory: PathBuf, attempts: usize) -> Result<Self, Error> {
+        for attempt in 0..attempts {
             if attempt > 0 {
                 thread::sleep(ATTEMPT_PAUSE);
             }

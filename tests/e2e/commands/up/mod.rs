@@ -12,6 +12,7 @@ mod groups;
 mod kept;
 mod links;
 mod progress;
+mod rights;
 mod small;
 mod soak;
 mod sockets;
@@ -115,19 +116,24 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     trials.push(kept::trial(images, network));
     trials.extend(sockets::trials(images, network));
     trials.extend(groups::trials(images));
-    trials.push(who_holds(images, network));
+    let held: [(&str, Test); 2] = [
+        ("a component holds what the file names", holds),
+        ("nobody holds what another one does", rights::nobody_holds),
+    ];
+    trials.extend(held.map(|(name, test)| looking_in(images, network, name, test)));
     trials
 }
 
 /// A jailed process is nobody's but root's to look into.
-fn who_holds(images: &'static Images, network: &Network) -> Trial {
+fn looking_in(images: &'static Images, network: &Network, name: &str, test: Test) -> Trial {
     let root = network
         .root()
         .map(|_| "needs root: only root looks into a jailed process");
-    let name = "up::a component holds what the file names";
-    Trial::ignorable_test(name, move || match root.or(programs::missing(&["ip"])) {
-        Some(why) => Ok(Completion::ignored_with(why)),
-        None => holds(images).map(|()| Completion::Completed),
+    Trial::ignorable_test(format!("up::{name}"), move || {
+        match root.or(programs::missing(&["ip", "mke2fs"])) {
+            Some(why) => Ok(Completion::ignored_with(why)),
+            None => test(images).map(|()| Completion::Completed),
+        }
     })
 }
 

@@ -36,10 +36,10 @@ const NAMES: [&str; 2] = ["firewall", "echo"];
 /// What may happen.
 const HAPPENS: [(&str, Happens); 7] = [
     ("a guest is killed", |soak, name| {
-        kill(soak.system.guest(name)?)
+        soak.kill(name, soak.system.guest(name)?)
     }),
     ("a monitor is killed", |soak, name| {
-        kill(soak.system.monitor(name)?)
+        soak.kill(name, soak.system.monitor(name)?)
     }),
     ("a component is started again", |soak, name| {
         soak.command(&["restart", name])
@@ -79,6 +79,14 @@ impl Soak<'_> {
             .join(format!("{name}.{number}"))
             .display()
             .to_string()
+    }
+
+    /// Kills a process of a component, and waits for the next run: on a busy machine, a process that
+    /// was killed goes on for a while.
+    fn kill(&self, name: &str, process: u32) -> Result<(), Failed> {
+        let run = self.system.run_of(name);
+        kill(process)?;
+        self.system.wait_for_run(name, run + 1)
     }
 
     fn kill_spares(&self) -> Result<(), Failed> {

@@ -5,6 +5,7 @@
 #![no_main]
 #![forbid(unsafe_code)]
 
+use device::WaitHandle;
 use hw::{DmaRing, Mmio, Register};
 use unikernel::{Instant, PciDevice, monotonic, println};
 
@@ -22,6 +23,10 @@ const WORDS: usize = 256;
 const ROUNDS: u64 = 2000;
 /// Longer than anything here takes, in nanoseconds.
 const PATIENCE: u64 = 10_000_000_000;
+/// How long nothing is to happen, in nanoseconds.
+const QUIET: u64 = 50_000_000;
+/// Interrupts that come before anybody waits for one.
+const UNSEEN: u64 = 5;
 
 fn main() -> i32 {
     let device = match unikernel::pci("doubler") {
@@ -35,6 +40,9 @@ fn main() -> i32 {
     let done = match unikernel::arguments().next() {
         Some("registers") => read_and_write(&registers),
         Some("double") => double(&device, &registers),
+        Some("idle") => Doubled::new(&device, &registers).idle(),
+        Some("busy") => Doubled::new(&device, &registers).busy(),
+        Some("masked") => Doubled::new(&device, &registers).masked(),
         Some("sleep") => {
             println!("asleep");
             unikernel::wait(None);
@@ -56,28 +64,98 @@ fn read_and_write(registers: &Mmio) -> bool {
     written && registers.read(Register::at(0x1000)) == u32::MAX
 }
 
-/// Words go to the device and come back twice as large; each time an interrupt ends the sleep.
-fn double(device: &PciDevice, registers: &Mmio) -> bool {
-    let handle = device.wait_handle().expect("it is a bus master");
-    let mut arena = unikernel::dma().expect("the manifest asks for DMA memory");
-    let words: DmaRing<1, WORDS> = arena.ring().expect("there is enough");
-    let (low, high) = words.iova().halves();
-    registers.write(BASE[0], low);
-    registers.write(BASE[1], high);
-    for round in 1..=ROUNDS {
+/// Words that go to the device and come back twice as large; each time it interrupts.
+struct Doubled<'a> {
+    registers: &'a Mmio,
+    handle: WaitHandle,
+    words: DmaRing<1, WORDS>,
+}
+
+impl<'a> Doubled<'a> {
+    fn new(device: &PciDevice, registers: &'a Mmio) -> Self {
+        let handle = device.wait_handle().expect("it is a bus master");
+        let mut arena = unikernel::dma().expect("the manifest asks for DMA memory");
+        let words: DmaRing<1, WORDS> = arena.ring().expect("there is enough");
+        let (low, high) = words.iova().halves();
+        registers.write(BASE[0], low);
+        registers.write(BASE[1], high);
+        Self {
+            registers,
+            handle,
+            words,
+        }
+    }
+
+    /// Has the device double the word of this round.
+    fn ring(&self, round: u64) {
         let place = round as usize % WORDS;
-        words.publish(place, 0, round);
-        registers.write(DOORBELL, (place * 8) as u32);
-        while words.load(place, 0) != 2 * round {
-            let late = Some(Instant(monotonic().0 + PATIENCE));
-            if !unikernel::wait(late).contains(handle) {
-                println!("no interrupt in round {round}: {}", words.load(place, 0));
+        self.words.publish(place, 0, round);
+        self.registers.write(DOORBELL, (place * 8) as u32);
+    }
+
+    fn is_doubled(&self, round: u64) -> bool {
+        self.words.load(round as usize % WORDS, 0) == 2 * round
+    }
+
+    /// Looks, and does not wait, until the word is doubled and the interrupt behind it was sent:
+    /// the device answers a question when it has done what came before.
+    fn works_until_doubled(&self, round: u64) -> bool {
+        let deadline = monotonic().0 + PATIENCE;
+        while !self.is_doubled(round) {
+            if monotonic().0 > deadline {
                 return false;
             }
         }
+        self.registers.read(SCRATCH) == 0
     }
+
+    /// Sleeps for so long at most; whether the device has ended the sleep.
+    fn sleeps(&self, longest: u64) -> bool {
+        let deadline = Instant(monotonic().0 + longest);
+        unikernel::wait(Some(deadline)).contains(self.handle)
+    }
+
+    /// Whoever has nothing to do is woken up by each interrupt.
+    fn idle(&self) -> bool {
+        for round in 1..=ROUNDS {
+            self.ring(round);
+            while !self.is_doubled(round) {
+                if !self.sleeps(PATIENCE) {
+                    println!("no interrupt in round {round}");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// An interrupt of a device that is not waited for disturbs nobody, and is there at the next
+    /// wait: once.
+    fn busy(&self) -> bool {
+        (1..=UNSEEN).all(|round| {
+            self.ring(round);
+            self.works_until_doubled(round) && self.sleeps(PATIENCE) && !self.sleeps(QUIET)
+        })
+    }
+
+    /// From an interrupt on until somebody waits, others add nothing: the wait takes all of them.
+    /// What comes behind it is another one.
+    fn masked(&self) -> bool {
+        let unseen = (1..=UNSEEN).all(|round| {
+            self.ring(round);
+            self.works_until_doubled(round)
+        });
+        let once = unseen && self.sleeps(PATIENCE) && !self.sleeps(QUIET);
+        self.ring(UNSEEN + 1);
+        once && self.sleeps(PATIENCE) && self.is_doubled(UNSEEN + 1) && !self.sleeps(QUIET)
+    }
+}
+
+/// As often as it takes to see whether each way of asking is the one that is meant.
+fn double(device: &PciDevice, registers: &Mmio) -> bool {
+    let done = Doubled::new(device, registers).idle();
     println!("{} of {ROUNDS} by message", registers.read(ASKED));
-    true
+    done
 }
 
 /// Asks until the device is lost, which then reads all ones.
