@@ -10,7 +10,7 @@ mod written;
 
 use crate::harness::programs;
 use ::fs::disk::{BUDGET, Disk};
-use ::fs::{NoFileSystem, mount};
+use ::fs::{NoFileSystem, mount, mount_to_write};
 use device::block::Limits;
 use device::files::{Error, FileSystem, Kind};
 use device::{BlockDevice, BlockError};
@@ -44,6 +44,10 @@ pub fn trials() -> Vec<Trial> {
             crash::cuts,
         ));
     }
+    let missing = programs::missing(made::MKE2FS);
+    let name = "disks::ext2: what others made is changed";
+    let test = move || unless(missing, written::of_others);
+    trials.push(Trial::ignorable_test(name, test));
     let name = "disks::tmpfs: what was changed is there";
     trials.push(Trial::test(name, written::in_memory));
     let missing = programs::missing(&["mke2fs", "sfdisk"]);
@@ -158,6 +162,9 @@ fn as_written(kind: &made::Kind) -> Result<(), Failed> {
     for place in [&image, &disk] {
         let files = mounted(std::fs::read(place)?)?;
         holds(&*files, &tree)?;
+        let disk = Disk::new(Box::new(Memory(Arc::new(std::fs::read(place)?))), BUDGET)?;
+        let writes = mount_to_write(&disk, written::now)?.is_writable();
+        expect(writes == kind.is_written, || format!("written: {writes}"))?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use super::recorded::Recorded;
 use super::sequence::{Step, Tree, all, same, take};
 use super::writable::Writable;
 use super::{expect, turns};
+use crate::harness::process::run;
 use crate::harness::temporary::TemporaryFolder;
 use ::fs::disk::{Disk, PAGE};
 use ::fs::mount_to_write;
@@ -13,6 +14,8 @@ use device::files::{Error, FileSystem};
 use fastrand::Rng;
 use libtest_mimic::Failed;
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
 
 /// How many sequences of each kind, if somebody says so.
 const TURNS: &str = "OUTBOARD_SEQUENCES";
@@ -20,6 +23,8 @@ const TURNS_DEFAULT: u64 = 4;
 const SEED: u64 = 71;
 /// Changes of one sequence.
 const STEPS: usize = 250;
+/// Names of a folder that takes several blocks.
+const NAMES: usize = 200;
 /// Pages that are kept: few, so that what is written goes to the disk in between.
 const PAGES: usize = 40;
 
@@ -132,4 +137,59 @@ pub fn full(kind: &Writable) -> Result<(), Failed> {
     files.sync()?;
     fs::write(&image, disk.bytes())?;
     kind.check(&image)
+}
+
+/// Files that mke2fs put there, with links of each kind and a folder of many names, are read,
+/// changed and removed.
+pub fn of_others() -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("others")?;
+    let (image, root) = (folder.path.join("image"), folder.path.join("root"));
+    let many = root.join("many");
+    fs::create_dir_all(&many)?;
+    for number in 0..NAMES {
+        fs::write(
+            many.join(format!("a file with the number {number}")),
+            b"many",
+        )?;
+    }
+    fs::write(root.join("large"), vec![5; 700_000])?;
+    fs::hard_link(root.join("large"), root.join("again"))?;
+    symlink("large", root.join("short"))?;
+    let long = format!("{}large", "./".repeat(100));
+    symlink(long, root.join("long"))?;
+    symlink("../many", many.join("around"))?;
+    let mut make = Command::new("mke2fs");
+    make.args(["-q", "-t", "ext2", "-b1024", "-d"]);
+    run(make.arg(&root).arg(&image).arg("4M"))?.expect_status(0)?;
+
+    let disk = Recorded::new(fs::read(&image)?);
+    let files = mounted(&disk)?;
+    for path in ["/large", "/again", "/short", "/long"] {
+        let found = super::read(&*files, path.as_bytes())?;
+        expect(found == vec![5; 700_000], || format!("{path} differs"))?;
+    }
+    files.rename(b"/again", b"/many/around/moved")?;
+    files.open_to_write(b"/long")?.set_len(300_000)?;
+    expect(files.metadata(b"/many/moved")?.len == 300_000, || {
+        "two files".into()
+    })?;
+    let checked = |what: &str| {
+        files.sync()?;
+        fs::write(&image, disk.bytes())?;
+        let ended = run(Command::new("e2fsck").arg("-fn").arg(&image))?;
+        let checked = ended.expect_status(0).map(drop);
+        checked.map_err(|error| Failed::from(format!("{what}: {}", said(&error))))
+    };
+    checked("moved")?;
+    for number in (0..NAMES).step_by(3) {
+        files.remove(format!("/many/a file with the number {number}").as_bytes())?;
+    }
+    for path in ["/long", "/short", "/large", "/many/around"] {
+        files.remove(path.as_bytes())?;
+    }
+    checked("removed")?;
+    for number in 0..2 * NAMES {
+        files.create(format!("/many/{number}, and it is a new one").as_bytes())?;
+    }
+    checked("made")
 }
