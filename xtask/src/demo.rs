@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DEMO_HELP: &str = "\
-Usage: cargo xtask demo [firewall | nic | http | restart | router] [--yes] [ARGUMENT...]
+Usage: cargo xtask demo [firewall | nic | http | restart | router | files] [--yes] [ARGUMENT...]
        cargo xtask demo --record
 
 Builds outboard and its tender, and runs `outboard demo firewall ARGUMENT...`, which builds the
@@ -18,7 +18,8 @@ firewall and puts it between two private network segments. Needs no root where u
 namespaces work, and leaves nothing behind. With `nic` the firewall's ports are network cards in
 software, which it drives itself. `http` shows a web server that is an image. `restart` kills three
 images in turn, and shows what that costs. `router` shows a home gateway between stock programs
-(needs dnsmasq, busybox, curl and iperf3).
+(needs dnsmasq, busybox, curl and iperf3). `files` shows disks of stock programs that an image
+serves, and disks that an image writes (needs e2fsprogs, dosfstools, mtools and xorriso).
 
   --yes      install missing Debian packages without asking (as CI=true does)
   --record   write what the demonstration prints into docs/demo.svg, as a picture that moves
@@ -61,7 +62,7 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
 ";
 
 /// What can be shown; the first one if nobody asks for another.
-const DEMONSTRATIONS: [&str; 5] = ["firewall", "nic", "http", "restart", "router"];
+const DEMONSTRATIONS: [&str; 6] = ["firewall", "nic", "http", "restart", "router", "files"];
 
 /// The benchmarks between two segments.
 const BENCHMARKS: [&str; 8] = [

@@ -1,11 +1,17 @@
-//! A disk whose pages are kept once they were read.
+//! A disk whose pages are kept once they were read, or written.
+//!
+//! What is written stays in memory until so much of it is there that half of the pages are
+//! changed, or until somebody flushes: it then goes to the device from the beginning of the disk
+//! to its end, pages that follow each other at once, and the device is flushed behind it. Between
+//! two flushes nothing is ordered. A page that the device refuses stays, and is tried again.
 
 use crate::pages::Pages;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::cell::RefCell;
-use device::block::Limits;
+use device::block::{Durability, Limits};
 use device::{BlockDevice, BlockError};
 
 /// Bytes of a page: what is read of a disk at least. A multiple of every size that a block has
@@ -13,6 +19,8 @@ use device::{BlockDevice, BlockError};
 pub const PAGE: usize = 4096;
 /// Pages that are read at once where one follows the last that was read.
 pub const AHEAD: usize = 16;
+/// Pages that are written at once where they follow each other.
+const RUN: usize = 64;
 /// Bytes that are kept where nobody says otherwise.
 pub const BUDGET: usize = 4 << 20;
 
@@ -50,6 +58,11 @@ impl Disk {
         self.0.borrow().device.capacity()
     }
 
+    /// Whether nobody can write it.
+    pub fn is_read_only(&self) -> bool {
+        self.0.borrow().device.limits().read_only
+    }
+
     /// Reads bytes at any place.
     ///
     /// # Errors
@@ -75,16 +88,66 @@ impl Disk {
         }
         Ok(())
     }
+
+    /// Writes bytes at any place. They are on the device once [`flush`](Self::flush) says so.
+    ///
+    /// # Errors
+    /// They do not all fit on the disk, or it fails; some may have been written.
+    pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), BlockError> {
+        let mut kept = self.0.borrow_mut();
+        let end = offset.checked_add(bytes.len() as u64);
+        if end.is_none_or(|end| end > kept.device.capacity()) {
+            return Err(BlockError::OutOfRange);
+        }
+        if kept.device.limits().read_only {
+            return Err(BlockError::ReadOnly);
+        }
+        let (mut at, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let skipped = (at % PAGE as u64) as usize;
+            let (part, behind) = rest.split_at(rest.len().min(PAGE - skipped));
+            kept.change(at / PAGE as u64, skipped, part)?;
+            (at, rest) = (at + part.len() as u64, behind);
+        }
+        Ok(())
+    }
+
+    /// Has all that was written be where it outlives a power cut.
+    ///
+    /// Where the device has no flush ([`Durability::Unknown`]), it is what outlives this image.
+    ///
+    /// # Errors
+    /// The device fails: none, some or all of what was written since the last flush may be there,
+    /// also if the next one succeeds.
+    pub fn flush(&self) -> Result<(), BlockError> {
+        let mut kept = self.0.borrow_mut();
+        kept.write_back()?;
+        match kept.device.limits().durability {
+            Durability::Unknown => Ok(()),
+            Durability::Written | Durability::Flushed => kept.device.flush(),
+        }
+    }
 }
 
-/// Blocks are those of the device. What is written goes there at once.
+/// Blocks are those of the device, and are kept as the rest is.
 impl BlockDevice for Disk {
     fn capacity(&self) -> u64 {
         Self::capacity(self)
     }
 
     fn limits(&self) -> Limits {
-        self.0.borrow().device.limits()
+        let limits = self.0.borrow().device.limits();
+        Limits {
+            durability: match limits.durability {
+                // Also what the device keeps at once, is kept here for a while.
+                Durability::Written => Durability::Flushed,
+                other => other,
+            },
+            // A discard would have to look for pages that are kept.
+            discard: false,
+            write_zeroes: false,
+            ..limits
+        }
     }
 
     fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {
@@ -92,19 +155,11 @@ impl BlockDevice for Disk {
     }
 
     fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<(), BlockError> {
-        let mut kept = self.0.borrow_mut();
-        // Also where it fails, some blocks may have been written.
-        let written = kept.device.write(offset, blocks);
-        let first = offset / PAGE as u64;
-        let end = offset
-            .saturating_add(blocks.len() as u64)
-            .div_ceil(PAGE as u64);
-        (first..end).for_each(|page| kept.pages.forget(page));
-        written
+        Self::write(self, offset, blocks)
     }
 
     fn flush(&mut self) -> Result<(), BlockError> {
-        self.0.borrow_mut().device.flush()
+        Self::flush(self)
     }
 }
 
@@ -115,6 +170,58 @@ impl Kept {
             self.load(number)?;
         }
         self.pages.get(number).map(with);
+        Ok(())
+    }
+
+    /// Changes a part of a page. What is not changed of it is read before.
+    fn change(&mut self, number: u64, skipped: usize, part: &[u8]) -> Result<(), BlockError> {
+        if self.pages.changed() >= self.pages.changed_max() {
+            self.write_back()?;
+        }
+        if !self.pages.has(number) {
+            let start = number * PAGE as u64;
+            let size = (PAGE as u64).min(self.device.capacity() - start) as usize;
+            match part.len() == size {
+                true => self.put(number, part.into())?,
+                false => self.load(number)?,
+            }
+        }
+        let page = self.pages.change(number);
+        // A page at the end of the disk is shorter, and all of `part` is on the disk.
+        if let Some(place) = page.and_then(|page| page.get_mut(skipped..skipped + part.len())) {
+            place.copy_from_slice(part);
+        }
+        Ok(())
+    }
+
+    /// Writes what was changed, each page also if another fails.
+    fn write_back(&mut self) -> Result<(), BlockError> {
+        let (mut from, mut result) = (0, Ok(()));
+        loop {
+            let run = self.pages.run(from, RUN);
+            if run.is_empty() {
+                return result;
+            }
+            let mut bytes = Vec::with_capacity((run.end - run.start) as usize * PAGE);
+            for page in run.clone() {
+                bytes.extend_from_slice(self.pages.get(page).unwrap_or_default());
+            }
+            let written = self.device.write(run.start * PAGE as u64, &bytes);
+            if written.is_ok() {
+                self.pages.written(run.clone());
+            }
+            result = result.and(written);
+            from = run.end;
+        }
+    }
+
+    /// Keeps a page that is not kept yet.
+    fn put(&mut self, number: u64, bytes: Box<[u8]>) -> Result<(), BlockError> {
+        if let Err(bytes) = self.pages.put(number, bytes) {
+            self.write_back()?;
+            // Now none is changed.
+            let _ = self.pages.put(number, bytes);
+        }
         Ok(())
     }
 
@@ -136,8 +243,12 @@ impl Kept {
             }
             Err(error) => return Err(error),
         }
-        for (page, bytes) in (number..).zip(bytes.chunks(PAGE)) {
-            self.pages.put(page, bytes.into());
+        // The page that was asked for comes last, where it keeps the room that it gets.
+        for (index, bytes) in bytes.chunks(PAGE).enumerate().rev() {
+            match self.put(number + index as u64, bytes.into()) {
+                Err(error) if index == 0 => return Err(error),
+                _ => {}
+            }
         }
         self.next = number + bytes.len().div_ceil(PAGE) as u64;
         Ok(())

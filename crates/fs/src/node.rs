@@ -1,14 +1,16 @@
 //! FAT and ISO 9660, by the crates `hadris-fat` and `hadris-iso`, which share an interface: nodes
 //! that whoever found them gives back.
 
-use crate::volume::{Volume, meant};
+use crate::volume::{Volume, Zeroes, meant};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use device::BlockError;
 use device::files::{self, Entry, Error, FileSystem, Kind, Metadata, NAMES_MAX};
 use hadris_fs::sync::FileSystem as Driver;
-use hadris_fs::{DirCursor, FileType, MountOptions, NodeId, OpenMode, Resolve};
+use hadris_fs::{
+    DirCursor, FileType, MountOptions, Name, NodeId, OpenMode, RenameMode, Resolve, SetAttr,
+};
 
 /// Where ISO 9660 has its first descriptor, and what is in it (ECMA-119, 8.1).
 #[cfg(feature = "iso")]
@@ -23,25 +25,38 @@ pub(crate) fn is_iso(volume: &Volume) -> bool {
 
 #[cfg(feature = "iso")]
 pub(crate) fn iso(volume: Volume) -> Result<Box<dyn FileSystem>, Error> {
+    let zeroes = volume.zeroes();
     let mounted = hadris_iso::sync::IsoFs::mount(volume, MountOptions::new());
     let driver = mounted.map_err(|error| meant(error.into_error()))?;
-    Ok(Nodes::boxed("iso9660", driver))
+    Ok(Nodes::boxed("iso9660", driver, zeroes, false))
 }
 
 /// Where a boot sector ends, and how (FAT specification of Microsoft, 3.1).
 #[cfg(feature = "fat")]
 const BOOT: (u64, [u8; 2]) = (510, [0x55, 0xaa]);
 
-/// A FAT file system, if there is one: tables of partitions end as a boot sector does.
+/// A FAT file system, if there is one: tables of partitions end as a boot sector does. It is
+/// written where somebody says what time it is.
 #[cfg(feature = "fat")]
-pub(crate) fn fat(volume: Volume) -> Result<Option<Box<dyn FileSystem>>, Error> {
+pub(crate) fn fat(
+    volume: Volume,
+    write: Option<crate::Now>,
+) -> Result<Option<Box<dyn FileSystem>>, Error> {
     let mut found = [0; 2];
     if volume.read(BOOT.0, &mut found).is_err() || found != BOOT.1 {
         return Ok(None);
     }
-    let options = MountOptions::new().read_only();
+    let zeroes = volume.zeroes();
+    let write = write.filter(|_| cfg!(feature = "fat-write") && volume.is_writable());
+    let options = match write {
+        // The crate wants it for good; a disk is mounted once.
+        Some(now) => MountOptions::new().with_clock(Box::leak(Box::new(Clock(now)))),
+        None => MountOptions::new().read_only(),
+    };
     match hadris_fat::sync::FatFs::mount(volume, options) {
-        Ok(driver) => Ok(Some(Nodes::boxed("vfat", driver))),
+        // What nobody unmounted is to be checked before it is written.
+        Ok(driver) if write.is_some() && driver.was_dirty() => fat(driver.into_inner(), None),
+        Ok(driver) => Ok(Some(Nodes::boxed("vfat", driver, zeroes, write.is_some()))),
         Err(error) => match error.into_error() {
             error if error.kind() == hadris_fs::ErrorKind::NotRecognized => Ok(None),
             error => Err(meant(error)),
@@ -49,48 +64,125 @@ pub(crate) fn fat(volume: Volume) -> Result<Option<Box<dyn FileSystem>>, Error> 
     }
 }
 
+#[cfg(feature = "fat")]
+struct Clock(crate::Now);
+
+#[cfg(feature = "fat")]
+impl hadris_fs::Clock for Clock {
+    fn now(&self) -> hadris_fs::DateTime {
+        let seconds = i64::try_from((self.0)()).unwrap_or(0);
+        let time = hadris_fs::DateTime::from_unix_seconds(seconds);
+        time.unwrap_or(hadris_fs::NoClock::TIME)
+    }
+}
+
 struct Nodes<D> {
     name: &'static str,
-    driver: Rc<RefCell<D>>,
+    shared: Rc<Shared<D>>,
+    zeroes: Rc<Cell<Zeroes>>,
+    is_writable: bool,
+}
+
+/// What the file system has in common with its open files.
+struct Shared<D> {
+    driver: RefCell<D>,
+    /// Why a file that was written could not be closed: [`FileSystem::sync`] says it.
+    lost: Cell<Option<Error>>,
 }
 
 /// A node that was found, and is given back.
 struct Node<D: Driver<DeviceError = BlockError>> {
-    driver: Rc<RefCell<D>>,
+    shared: Rc<Shared<D>>,
     id: NodeId,
     metadata: Metadata,
-    is_open: bool,
+    open: Option<OpenMode>,
 }
 
 impl<D: Driver<DeviceError = BlockError> + 'static> Nodes<D> {
-    fn boxed(name: &'static str, driver: D) -> Box<dyn FileSystem> {
-        let driver = Rc::new(RefCell::new(driver));
-        Box::new(Self { name, driver })
+    fn boxed(
+        name: &'static str,
+        driver: D,
+        zeroes: Rc<Cell<Zeroes>>,
+        is_writable: bool,
+    ) -> Box<dyn FileSystem> {
+        let shared = Rc::new(Shared {
+            driver: RefCell::new(driver),
+            lost: Cell::new(None),
+        });
+        Box::new(Self {
+            name,
+            shared,
+            zeroes,
+            is_writable,
+        })
     }
 
     fn find(&self, path: &[u8]) -> Result<Node<D>, Error> {
         files::check(path)?;
-        let mut driver = self.driver.borrow_mut();
-        let id = driver.resolve(path, Resolve::Follow).map_err(meant)?;
-        let found = driver.stat(id);
-        let metadata = found.map(|found| Metadata {
-            kind: kind(found.file_type()),
-            len: found.len(),
-            modified: found
-                .modified()
-                .and_then(|time| time.unix_seconds().try_into().ok())
-                .unwrap_or(0),
-        });
-        if metadata.is_err() {
-            driver.forget(id, 1);
+        let id = self
+            .shared
+            .driver
+            .borrow_mut()
+            .resolve(path, Resolve::Follow);
+        self.node(id.map_err(meant)?)
+    }
+
+    /// What was found, with what is known of it.
+    fn node(&self, id: NodeId) -> Result<Node<D>, Error> {
+        let found = known(&mut *self.shared.driver.borrow_mut(), id);
+        if found.is_err() {
+            self.shared.driver.borrow_mut().forget(id, 1);
         }
         Ok(Node {
-            metadata: metadata.map_err(meant)?,
-            driver: Rc::clone(&self.driver),
+            metadata: found?,
+            shared: Rc::clone(&self.shared),
             id,
-            is_open: false,
+            open: None,
         })
     }
+
+    fn opened(&self, mut node: Node<D>, mode: OpenMode) -> Result<Box<dyn files::File>, Error> {
+        if node.metadata.kind != Kind::File {
+            return Err(Error::NoFile);
+        }
+        let opened = self.shared.driver.borrow_mut().open(node.id, mode);
+        opened.map_err(meant)?;
+        node.open = Some(mode);
+        Ok(Box::new(node))
+    }
+
+    /// Changes a name in the folder of a path. A folder that grows is zeroed before it has the new
+    /// part: what a removed folder left there is not taken for names.
+    fn change<T>(
+        &self,
+        path: &[u8],
+        change: impl FnOnce(&mut D, NodeId, &Name) -> hadris_fs::FsResult<T, BlockError>,
+    ) -> Result<T, Error> {
+        let (folder, name) = files::split(path)?;
+        let folder = self.find(folder)?;
+        if folder.metadata.kind != Kind::Folder {
+            return Err(Error::NoFolder);
+        }
+        self.zeroes.set(Zeroes::First);
+        let name = Name::new(name);
+        let changed = change(&mut *self.shared.driver.borrow_mut(), folder.id, name);
+        self.zeroes.set(Zeroes::Unordered);
+        changed.map_err(meant)
+    }
+}
+
+fn known<D: Driver<DeviceError = BlockError>>(
+    driver: &mut D,
+    id: NodeId,
+) -> Result<Metadata, Error> {
+    let found = driver.stat(id).map_err(meant)?;
+    let modified = found.modified();
+    let modified = modified.and_then(|time| time.unix_seconds().try_into().ok());
+    Ok(Metadata {
+        kind: kind(found.file_type()),
+        len: found.len(),
+        modified: modified.unwrap_or(0),
+    })
 }
 
 impl<D: Driver<DeviceError = BlockError> + 'static> FileSystem for Nodes<D> {
@@ -103,14 +195,7 @@ impl<D: Driver<DeviceError = BlockError> + 'static> FileSystem for Nodes<D> {
     }
 
     fn open(&self, path: &[u8]) -> Result<Box<dyn files::File>, Error> {
-        let mut node = self.find(path)?;
-        if node.metadata.kind != Kind::File {
-            return Err(Error::NoFile);
-        }
-        let opened = self.driver.borrow_mut().open(node.id, OpenMode::Read);
-        opened.map_err(meant)?;
-        node.is_open = true;
-        Ok(Box::new(node))
+        self.opened(self.find(path)?, OpenMode::Read)
     }
 
     fn list(&self, path: &[u8], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), Error> {
@@ -121,7 +206,7 @@ impl<D: Driver<DeviceError = BlockError> + 'static> FileSystem for Nodes<D> {
         let mut from = DirCursor::START;
         for _ in 0..NAMES_MAX {
             // Whoever sees a name may look at it.
-            let found = self.driver.borrow_mut().readdir(node.id, from);
+            let found = self.shared.driver.borrow_mut().readdir(node.id, from);
             let Some(found) = found.map_err(meant)? else {
                 return Ok(());
             };
@@ -136,6 +221,54 @@ impl<D: Driver<DeviceError = BlockError> + 'static> FileSystem for Nodes<D> {
         }
         Err(Error::Damaged("a folder has no end"))
     }
+
+    fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    fn create(&self, path: &[u8]) -> Result<Box<dyn files::File>, Error> {
+        let created = self.change(path, |driver, folder, name| {
+            driver.create(folder, name, &SetAttr::new())
+        });
+        self.opened(self.node(created?)?, OpenMode::Write)
+    }
+
+    fn open_to_write(&self, path: &[u8]) -> Result<Box<dyn files::File>, Error> {
+        self.opened(self.find(path)?, OpenMode::Write)
+    }
+
+    fn make_folder(&self, path: &[u8]) -> Result<(), Error> {
+        let made = self.change(path, |driver, folder, name| {
+            driver.mkdir(folder, name, &SetAttr::new())
+        });
+        self.shared.driver.borrow_mut().forget(made?, 1);
+        Ok(())
+    }
+
+    fn remove(&self, path: &[u8]) -> Result<(), Error> {
+        let is_folder = self.metadata(path)?.kind == Kind::Folder;
+        self.change(path, |driver, folder, name| match is_folder {
+            true => driver.rmdir(folder, name),
+            false => driver.unlink(folder, name),
+        })
+    }
+
+    fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
+        let (folder, name) = files::split(from)?;
+        let folder = self.find(folder)?;
+        self.change(to, |driver, into, as_name| {
+            let mode = RenameMode::Replace;
+            driver.rename(folder.id, Name::new(name), into, as_name, mode)
+        })
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        let synced = self.shared.driver.borrow_mut().sync();
+        match self.shared.lost.take() {
+            Some(error) => Err(error),
+            None => synced.map_err(meant),
+        }
+    }
 }
 
 impl<D: Driver<DeviceError = BlockError>> files::File for Node<D> {
@@ -144,7 +277,7 @@ impl<D: Driver<DeviceError = BlockError>> files::File for Node<D> {
     }
 
     fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<usize, Error> {
-        let mut driver = self.driver.borrow_mut();
+        let mut driver = self.shared.driver.borrow_mut();
         let mut read = 0;
         while read < bytes.len() {
             let at = offset.saturating_add(read as u64);
@@ -158,14 +291,55 @@ impl<D: Driver<DeviceError = BlockError>> files::File for Node<D> {
         }
         Ok(read)
     }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.change(|driver, id| {
+            let mut written = 0;
+            while written < bytes.len() {
+                let at = offset.checked_add(written as u64);
+                let at = at.ok_or(hadris_fs::ErrorKind::FileTooLarge)?;
+                match driver.write(id, at, &bytes[written..])? {
+                    0 => return Err(hadris_fs::ErrorKind::FileTooLarge.into()),
+                    count => written += count,
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn set_len(&mut self, len: u64) -> Result<(), Error> {
+        self.change(|driver, id| driver.truncate(id, len))
+    }
+}
+
+impl<D: Driver<DeviceError = BlockError>> Node<D> {
+    /// Changes a file that is open for that.
+    fn change(
+        &mut self,
+        change: impl FnOnce(&mut D, NodeId) -> hadris_fs::FsResult<(), BlockError>,
+    ) -> Result<(), Error> {
+        if self.open != Some(OpenMode::Write) {
+            return Err(Error::ReadOnly);
+        }
+        let mut driver = self.shared.driver.borrow_mut();
+        let changed = change(&mut *driver, self.id);
+        // Also where it failed, it may be larger.
+        if let Ok(metadata) = known(&mut *driver, self.id) {
+            self.metadata = metadata;
+        }
+        changed.map_err(meant)
+    }
 }
 
 impl<D: Driver<DeviceError = BlockError>> Drop for Node<D> {
     fn drop(&mut self) {
-        let mut driver = self.driver.borrow_mut();
-        if self.is_open {
-            // Nothing was written that could be lost.
-            let _ = driver.close(self.id);
+        let mut driver = self.shared.driver.borrow_mut();
+        let closed = match self.open {
+            Some(_) => driver.close(self.id),
+            None => Ok(()),
+        };
+        if let (Some(OpenMode::Write), Err(error)) = (self.open, closed) {
+            self.shared.lost.set(Some(meant(error)));
         }
         driver.forget(self.id, 1);
     }

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whom the demonstration of the router has for company.
 const HOME: [&str; 4] = ["dnsmasq", "busybox", "curl", "iperf3"];
+/// Who makes the disks of the demonstration of files; the checkers come with them.
+const MAKERS: [&str; 4] = ["mke2fs", "mkfs.vfat", "mcopy", "xorriso"];
 
 /// With the real iperf3: it carries something through every contender.
 fn iperf3(images: &Images) -> Result<(), Failed> {
@@ -54,6 +56,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
             "demo::a home gateway is loaded and killed".into(),
             || gateway(&mut router(images)),
         ),
+        network.trial_unless(
+            programs::missing(&MAKERS),
+            "demo::disks are served and written".into(),
+            || files(images),
+        ),
         network.trial("demo::SIGKILL leaves nothing behind".into(), || {
             killed(images)
         }),
@@ -80,6 +87,21 @@ fn web_server(images: &Images) -> Result<(), Failed> {
     let all = checks.len() == 5 && checks.iter().all(|check| check["held"] == true);
     (all && requests > 1.0)
         .then_some(())
+        .ok_or_else(|| format!("not all held: {value}").into())
+}
+
+/// Three kinds of disks are served, and two are written, checked and read by others.
+fn files(images: &Images) -> Result<(), Failed> {
+    let mut demo = Command::new(images.program("outboard"));
+    let image = images.appliance("files", "");
+    let folder = image.parent().unwrap_or(Path::new("."));
+    demo.args(["demo", "files", "--json"]);
+    demo.arg(format!("--images={}", folder.display()));
+    let ended = run(demo.current_dir(root()))?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let checks = value["checks"].as_array().ok_or("no checks")?;
+    let all = checks.len() == 9 && checks.iter().all(|check| check["held"] == true);
+    all.then_some(())
         .ok_or_else(|| format!("not all held: {value}").into())
 }
 

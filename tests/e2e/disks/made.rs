@@ -17,10 +17,12 @@ pub struct Kind {
     make: fn(&Kind, &Path, &Path) -> Result<(), Failed>,
     /// A word of the command line.
     word: &'static str,
+    /// Whether it can be written.
+    pub is_written: bool,
 }
 
-const MKE2FS: &[&str] = &["mke2fs"];
-const MTOOLS: &[&str] = &["mkfs.vfat", "mcopy"];
+pub const MKE2FS: &[&str] = &["mke2fs"];
+pub const MTOOLS: &[&str] = &["mkfs.vfat", "mcopy"];
 const XORRISO: &[&str] = &["xorriso"];
 
 /// All that are read.
@@ -30,48 +32,56 @@ pub const KINDS: [Kind; 8] = [
         programs: MKE2FS,
         make: ext,
         word: "-O^dir_index",
+        is_written: true,
     },
     Kind {
         name: "ext3",
         programs: MKE2FS,
         make: ext,
         word: "-b1024",
+        is_written: false,
     },
     Kind {
         name: "ext4",
         programs: MKE2FS,
         make: ext,
         word: "-Ometadata_csum",
+        is_written: false,
     },
     Kind {
         name: "fat12",
         programs: MTOOLS,
         make: fat,
         word: "8000",
+        is_written: true,
     },
     Kind {
         name: "fat16",
         programs: MTOOLS,
         make: fat,
         word: "20000",
+        is_written: true,
     },
     Kind {
         name: "fat32",
         programs: MTOOLS,
         make: fat,
         word: "80000",
+        is_written: true,
     },
     Kind {
         name: "rock ridge",
         programs: XORRISO,
         make: iso,
         word: "-R",
+        is_written: false,
     },
     Kind {
         name: "joliet",
         programs: XORRISO,
         make: iso,
         word: "-J",
+        is_written: false,
     },
 ];
 

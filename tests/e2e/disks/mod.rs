@@ -1,11 +1,16 @@
 //! Disks, and the file systems on them, as stock programs make them.
 
+mod crash;
 pub mod made;
 mod mutated;
+mod recorded;
+mod sequence;
+mod writable;
+mod written;
 
 use crate::harness::programs;
 use ::fs::disk::{BUDGET, Disk};
-use ::fs::{NoFileSystem, mount};
+use ::fs::{NoFileSystem, mount, mount_to_write};
 use device::block::Limits;
 use device::files::{Error, FileSystem, Kind};
 use device::{BlockDevice, BlockError};
@@ -13,6 +18,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 use made::{KINDS, Tree};
 use std::path::Path;
 use std::sync::Arc;
+use writable::{WRITABLES, Writable};
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -25,6 +31,25 @@ pub fn trials() -> Vec<Trial> {
         let test = move || unless(missing, || mutated::walks(kind));
         trials.push(Trial::ignorable_test(name, test));
     }
+    for kind in &WRITABLES {
+        let missing = programs::missing(kind.programs);
+        let trial = |what: &str, test: fn(&Writable) -> Result<(), Failed>| {
+            let name = format!("disks::{}: {what}", kind.name);
+            Trial::ignorable_test(name, move || unless(missing, || test(kind)))
+        };
+        trials.push(trial("what was changed is there", written::sequences));
+        trials.push(trial("a full one says so", written::full));
+        trials.push(trial(
+            "a power cut takes nothing that was synced",
+            crash::cuts,
+        ));
+    }
+    let missing = programs::missing(made::MKE2FS);
+    let name = "disks::ext2: what others made is changed";
+    let test = move || unless(missing, written::of_others);
+    trials.push(Trial::ignorable_test(name, test));
+    let name = "disks::tmpfs: what was changed is there";
+    trials.push(Trial::test(name, written::in_memory));
     let missing = programs::missing(&["mke2fs", "sfdisk"]);
     let name = "disks::the first partition that has files is found";
     let test = move || unless(missing, partitions);
@@ -40,6 +65,12 @@ fn unless(
         Some(why) => Ok(Completion::ignored_with(why)),
         None => test().map(|()| Completion::Completed),
     }
+}
+
+/// How many turns a test has, if the environment says so.
+fn turns(variable: &str, otherwise: u64) -> u64 {
+    let said = std::env::var(variable).ok();
+    said.and_then(|said| said.parse().ok()).unwrap_or(otherwise)
 }
 
 /// A disk in memory, which nobody writes.
@@ -131,6 +162,9 @@ fn as_written(kind: &made::Kind) -> Result<(), Failed> {
     for place in [&image, &disk] {
         let files = mounted(std::fs::read(place)?)?;
         holds(&*files, &tree)?;
+        let disk = Disk::new(Box::new(Memory(Arc::new(std::fs::read(place)?))), BUDGET)?;
+        let writes = mount_to_write(&disk, written::now)?.is_writable();
+        expect(writes == kind.is_written, || format!("written: {writes}"))?;
     }
     Ok(())
 }

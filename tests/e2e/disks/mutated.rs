@@ -1,7 +1,7 @@
 //! File systems in which bytes were changed: what is read of them ends, with an error or without.
 
 use super::made::{Kind, Tree};
-use super::{mounted, walk};
+use super::{mounted, turns, walk};
 use fastrand::Rng;
 use libtest_mimic::Failed;
 
@@ -20,11 +20,8 @@ pub fn walks(kind: &Kind) -> Result<(), Failed> {
     let image = tree.image("whole");
     kind.make(&tree.root(), &image)?;
     let image = std::fs::read(&image)?;
-    let turns = std::env::var(TURNS)
-        .ok()
-        .and_then(|turns| turns.parse().ok());
     let mut read = 0;
-    for turn in 0..turns.unwrap_or(TURNS_DEFAULT) {
+    for turn in 0..turns(TURNS, TURNS_DEFAULT) {
         let mut random = Rng::with_seed(SEED.wrapping_add(turn));
         let mut bytes = image.clone();
         for _ in 0..random.usize(CHANGES) {

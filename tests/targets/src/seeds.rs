@@ -38,6 +38,11 @@ const RULES: [&str; 3] = [
     include_str!("../../../crates/nf/src/nft/tests/refused.txt"),
 ];
 
+/// No byte of a disk is changed, and each step is done once.
+const WRITTEN: &[u8] = &[
+    0, 0, 1, 5, 1, 1, 9, 2, 3, 3, 3, 4, 0, 4, 6, 0, 5, 1, 5, 6, 0, 0, 7, 3, 0, 5, 3, 2,
+];
+
 /// An input that is as it should be.
 pub struct Seed {
     /// The target that it is for.
@@ -94,6 +99,9 @@ pub fn all() -> Vec<Seed> {
             [&[0; 12], &ADDRESSES[..], &tcp(SYN)].concat(),
         ),
         ("hypercall", "each", hypercalls()),
+        ("fs_ext2", "steps", WRITTEN.to_vec()),
+        ("fs_fat", "steps", WRITTEN.to_vec()),
+        ("fs_iso", "walk", vec![0]),
         ("image", "sample", image::sample::sample()),
         ("ioregionfd", "write", write_of_status()),
         ("link_sockets", "stack", served()),

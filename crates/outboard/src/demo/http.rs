@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(2);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of an answer that are read at most.
-const ANSWER_MAX: u64 = 1 << 20;
+const ANSWER_MAX: u64 = 4 << 20;
 /// How long requests are counted, and over how many connections.
 const MEASURED: Duration = Duration::from_secs(1);
 const CONNECTIONS: usize = 8;
@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     eprintln!("A network of its own, 10.0.0.0/24: this host is .1, the image on spt is .2.");
     let client = Segment::new().map_err(|error| Error::Contender(error.into()))?;
     let begin = Instant::now();
-    let _image = start(&client, &image)?;
+    let _image = start(&client, &image, &[])?;
     let started = client.run(|| await_answer(begin))?;
     let checks: Vec<_> = PLAN.iter().map(|plan| check(&client, plan)).collect();
     let requests_per_second = client.run(count);
@@ -116,8 +116,11 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     })
 }
 
-/// The image behind a tap of `client`.
-fn start(client: &Segment, image: &Path) -> Result<Process, Error> {
+/// The image behind a tap of `client`, with these options of the tender beside.
+///
+/// # Errors
+/// It cannot be started.
+pub fn start(client: &Segment, image: &Path, options: &[&str]) -> Result<Process, Error> {
     let this = env::current_exe().map_err(|e| Error::Io("cannot find this program's file", e))?;
     let address = Address {
         ip: CLIENT,
@@ -132,6 +135,7 @@ fn start(client: &Segment, image: &Path) -> Result<Process, Error> {
         .arg("tender")
         .arg(format!("--die-with-parent={}", std::process::id()))
         .arg(MEMORY)
+        .args(options)
         .arg(format!("--net:service=@{}", tap.as_fd().as_raw_fd()))
         .arg("--")
         .arg(image)
@@ -143,12 +147,15 @@ fn start(client: &Segment, image: &Path) -> Result<Process, Error> {
 }
 
 /// How long after `begin` the first request was answered.
-fn await_answer(begin: Instant) -> Result<Duration, Error> {
+///
+/// # Errors
+/// None is.
+pub fn await_answer(begin: Instant) -> Result<Duration, Error> {
     loop {
         match ask("GET", "/", "") {
             Ok(_) => return Ok(begin.elapsed()),
             Err(error) if begin.elapsed() > STARTS => {
-                return Err(Error::Traffic("the image", error));
+                return Err(Error::Traffic("image", error));
             }
             Err(_) => thread::sleep(POLL),
         }
@@ -162,7 +169,7 @@ fn check(client: &Segment, &(method, path, line, expected): &(&str, &str, &str, 
         line => format!("{method} {path}, {line}"),
     };
     let (answered, bytes, held) = match answer {
-        Ok((status, bytes)) => (status.to_string(), bytes, status == expected),
+        Ok((status, body)) => (status.to_string(), body.len(), status == expected),
         Err(error) => (error.to_string(), 0, false),
     };
     Check {
@@ -187,14 +194,17 @@ fn request(method: &str, path: &str, line: &str) -> String {
 }
 
 /// The status of the answer, and the bytes behind its head.
-fn ask(method: &str, path: &str, line: &str) -> io::Result<(u16, usize)> {
+///
+/// # Errors
+/// There is none.
+pub fn ask(method: &str, path: &str, line: &str) -> io::Result<(u16, Vec<u8>)> {
     let mut stream = connect()?;
     let request = request(method, path, line) + "Connection: close\r\n\r\n";
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
     let (status, head) = head(&answer)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-    Ok((status, answer.len() - head.len))
+    Ok((status, answer.split_off(head.len)))
 }
 
 /// What the head of an answer says.

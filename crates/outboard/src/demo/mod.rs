@@ -3,6 +3,7 @@
 mod build;
 mod checks;
 mod error;
+mod files;
 mod firewall;
 mod http;
 mod keep;
@@ -61,6 +62,14 @@ enum Demo {
     /// and the router is killed. Needs no root where unprivileged user namespaces work, and leaves
     /// nothing behind. The exit status is 0 if all was as expected, and nothing was lost.
     Router(router::Options),
+    /// Disks of stock programs, served by an image, and disks that an image has written
+    ///
+    /// Makes disks of ext4, FAT32 and ISO 9660 with mke2fs, mtools and xorriso, and asks the image
+    /// `http` for each file of each of them. Has the image `files` copy one to new disks of ext2 and
+    /// FAT32, which e2fsck and fsck.fat check, and debugfs and mtools read. Needs no root where
+    /// unprivileged user namespaces work, and leaves nothing behind. The exit status is 0 if each
+    /// file was the same everywhere, and no checker found anything.
+    Files(files::Options),
 }
 
 /// Runs the demonstration.
@@ -74,5 +83,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         Demo::Http(options) => http::run(options),
         Demo::Restart(options) => restart::run(options),
         Demo::Router(options) => router::run(options),
+        Demo::Files(options) => files::run(options),
     }
 }

@@ -4,6 +4,9 @@ pub mod conntrack;
 mod dhcp;
 mod e1000e;
 mod frame;
+mod fs_ext2;
+mod fs_fat;
+mod fs_iso;
 mod hypercall;
 mod image;
 mod ioregionfd;
@@ -58,6 +61,9 @@ pub const ALL: &[Target] = &[
     target("dhcp", dhcp::feed, 4000),
     target("e1000e", e1000e::feed, 2500),
     target("frame", frame::feed, 15_000),
+    target("fs_ext2", fs_ext2::feed, 2000),
+    target("fs_fat", fs_fat::feed, 2000),
+    target("fs_iso", fs_iso::feed, 4000),
     target("hypercall", hypercall::feed, 1200),
     target("image", image::feed, 15_000),
     target("ioregionfd", ioregionfd::feed, 15_000),

@@ -11,6 +11,10 @@ use core::cell::RefCell;
 use device::block::Limits;
 use device::{BlockDevice, BlockError};
 
+mod tmpfs;
+mod tree;
+mod written;
+
 /// Bytes, and what was asked for of them.
 #[derive(Clone)]
 struct Memory {
