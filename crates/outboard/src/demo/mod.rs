@@ -65,8 +65,8 @@ enum Demo {
     /// Disks of stock programs, served by an image, and disks that an image has written
     ///
     /// Makes disks of ext4, FAT32 and ISO 9660 with mke2fs, mtools and xorriso, and asks the image
-    /// `http` for each file of each of them. Has the image `files` copy one to new disks of ext2 and
-    /// FAT32, which e2fsck and fsck.fat check, and debugfs and mtools read. Needs no root where
+    /// `http` for each file of each of them. Has the image `files` copy one to new disks of ext2
+    /// and FAT32, which e2fsck and fsck.fat check, and debugfs and mtools read. Needs no root where
     /// unprivileged user namespaces work, and leaves nothing behind. The exit status is 0 if each
     /// file was the same everywhere, and no checker found anything.
     Files(files::Options),

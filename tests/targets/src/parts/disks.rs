@@ -1,5 +1,5 @@
-//! Disks with file systems in which bytes are changed: who mounts one, goes through it and writes it
-//! ends with an error or without one.
+//! Disks with file systems in which bytes are changed: who mounts one, goes through it and writes
+//! it ends with an error or without one.
 //!
 //! An input is a number of changes, the changes (three bytes of place, and a value), and steps of
 //! three bytes: what, where, and whereto.
