@@ -18,7 +18,7 @@ use std::time::Duration;
 /// How often to start again when a guest of the same name is just cleaning up, or somebody looks
 /// whether one runs.
 const ATTEMPTS_MAX: usize = 8;
-/// How often a spare starts again, of which the one before may have been told to end and not have done
+/// How often a spare starts again, where the one before may have been told to end and not have done
 /// so: two seconds, on a machine that is busy with something else.
 const ASIDE_ATTEMPTS_MAX: usize = 1000;
 /// How long to wait in between.

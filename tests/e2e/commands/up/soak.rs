@@ -94,8 +94,8 @@ impl Soak<'_> {
             .to_string()
     }
 
-    /// Kills a process of a component, and waits for the next run: on a busy machine, a process that
-    /// was killed goes on for a while.
+    /// Kills a process of a component, and waits for the next run: on a busy machine, a process
+    /// that was killed goes on for a while.
     fn kill(&self, name: &str, process: u32) -> Result<(), Failed> {
         let run = self.system.run_of(name);
         // It may have ended meanwhile.
