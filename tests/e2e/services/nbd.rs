@@ -24,6 +24,7 @@ const CONNECTIONS: usize = 8;
 const PORT: u16 = 10809;
 
 type Test = fn(&Images, &str) -> Result<(), Failed>;
+type OnHost = fn(&Images) -> Result<(), Failed>;
 
 const TESTS: &[(&str, &[&str], Test)] = &[
     ("nbdinfo says what the disk is like", &["nbdinfo"], info),
@@ -60,8 +61,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
 }
 
 /// The tests on `hvt`.
-pub const ON_HVT: [(&str, fn(&Images) -> Result<(), Failed>); 1] =
-    [("a disk is served", |images| copied(images, "hvt"))];
+pub const ON_HVT: [(&str, OnHost); 1] = [("a disk is served", |images| copied(images, "hvt"))];
 
 /// A disk that tells each place by its bytes, half of it a hole.
 fn disk() -> Result<TemporaryFile, Failed> {

@@ -172,7 +172,8 @@ fn a_disk_is_flushed_and_discarded_where_its_image_knows_of_it() {
         len,
         ..hvt::Block::default()
     };
-    let ask = |calls: &Calls, number, block| call(calls, &memory, number, block).unwrap().ret;
+    let ask =
+        |calls: &Calls, number, block: hvt::Block| call(calls, &memory, number, block).unwrap().ret;
     let first = block(DISK, 0, 512);
     for number in [call::BLOCK_FLUSH, call::BLOCK_DISCARD] {
         assert_eq!(
