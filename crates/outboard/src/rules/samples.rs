@@ -305,7 +305,7 @@ mod tests {
   - drop by line 3: policy drop
   + accept by line 7: udp dport 54 accept
 tcp 10.0.0.0:40077 > 10.0.0.0:22 in private
-  - accept by line 5: iifname \"private\" ip saddr 10.0.0.0/8 tcp dport 22 accept
+  - accept by line 5: iifname private ip saddr 10.0.0.0/8 tcp dport ssh accept
   + drop by line 3: policy drop
 udp 10.0.0.0:40077 > 10.0.0.0:53 in private
   - accept by line 7: udp dport 53 accept
