@@ -160,8 +160,8 @@ impl Subject {
 
     /// Whether the next input finds it as new: no buffer was lost.
     fn is_as_new(&mut self) -> bool {
-        let is_whole = |request: &Box<Request>| request.buffers.bytes() == BUFFER as u64;
-        self.idle.iter().all(is_whole) && {
+        let mut sizes = self.idle.iter().map(|request| request.buffers.bytes());
+        sizes.all(|bytes| bytes == BUFFER as u64) && {
             self.driver.renew().expect("the puppet comes up");
             true
         }
