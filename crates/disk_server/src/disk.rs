@@ -9,7 +9,7 @@ use core::cell::RefCell;
 use core::future::poll_fn;
 use core::ops::{Deref, DerefMut};
 use core::task::{Context, Poll, Waker};
-use device::block::{BlockQueue, Buffers, Limits, Request};
+use device::block::{BlockError, BlockQueue, Buffers, Limits, Operation, Request};
 use hw::DmaBuf;
 
 /// Connections at once: as many as there are buffers for.
@@ -47,6 +47,9 @@ struct Place {
     idle: Vec<Box<Request>>,
     done: VecDeque<Box<Request>>,
     in_flight: usize,
+    /// Why a flush of somebody else's has failed. The host says so once, and what this one has
+    /// written may be lost with it: so its next flush fails as well.
+    lost: Option<BlockError>,
     /// Whoever waits for either.
     waker: Option<Waker>,
 }
@@ -104,6 +107,7 @@ impl Disk {
             |place: &Place| !place.is_taken && place.in_flight == 0 && !place.idle.is_empty();
         let number = shared.places.iter().position(is_free)?;
         shared.places[number].is_taken = true;
+        shared.places[number].lost = None;
         let disk = self.clone();
         Some(Seat { disk, number })
     }
@@ -125,8 +129,16 @@ impl Disk {
         queue.complete(done);
         let any = !done.is_empty();
         *in_flight -= done.len();
-        for request in done.drain(..) {
+        for mut request in done.drain(..) {
             let (number, _) = parts(request.token);
+            if request.operation == Operation::Flush {
+                if let Err(error) = request.result {
+                    places.iter_mut().for_each(|place| place.lost = Some(error));
+                }
+                // Whose flush it is learns of it now.
+                let lost = places[number].lost.take();
+                request.result = lost.map_or(Ok(()), Err);
+            }
             let place = &mut places[number];
             place.in_flight -= 1;
             match place.is_taken {

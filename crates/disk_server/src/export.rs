@@ -50,7 +50,7 @@ impl Export {
             discard,
             ..
         } = self.limits;
-        let mut flags = flag::HAS_FLAGS | flag::SEND_DF | flag::CAN_MULTI_CONN;
+        let mut flags = flag::HAS_FLAGS | flag::CAN_MULTI_CONN;
         if durability != Durability::Unknown {
             flags |= flag::SEND_FLUSH | flag::SEND_FUA;
         }
@@ -75,9 +75,9 @@ impl Export {
     /// # Errors
     /// A number of [`error`], for the reply.
     pub fn command(&self, request: &Request) -> Result<Command, u32> {
-        use command_flag::{DF, FUA, NO_HOLE};
+        use command_flag::{FUA, NO_HOLE};
         let (command, allowed) = match request.command {
-            command::READ => (Command::Read, DF | FUA),
+            command::READ => (Command::Read, FUA),
             command::WRITE => (Command::Write, FUA),
             command::DISCONNECT => return Ok(Command::Disconnect),
             command::FLUSH => (Command::Flush, FUA),
@@ -129,12 +129,15 @@ impl Export {
 
 /// What a client is told of an error of the disk.
 pub fn error_of(failed: BlockError) -> u32 {
+    /// No room: of the file system, of the file, of who owns it (errno(3)).
+    const EFBIG: i32 = 27;
     const ENOSPC: i32 = 28;
+    const EDQUOT: i32 = 122;
     match failed {
         BlockError::ReadOnly => error::PERMISSION,
         BlockError::OutOfRange => error::INVALID,
         BlockError::Unsupported => error::NOT_SUPPORTED,
-        BlockError::Host(ENOSPC) => error::NO_SPACE,
+        BlockError::Host(ENOSPC | EFBIG | EDQUOT) => error::NO_SPACE,
         BlockError::Host(_)
         | BlockError::Device(_)
         | BlockError::Reset

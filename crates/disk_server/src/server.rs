@@ -6,7 +6,8 @@ use crate::flights::{Flight, Flights};
 use crate::negotiation::{Negotiation, Next, greeting};
 use crate::reply;
 use crate::wire::{
-    self, OPTION_BYTES, OPTION_BYTES_MAX, PAYLOAD_MAX, REQUEST_BYTES, command_flag, option_header,
+    self, OPTION_BYTES, OPTION_BYTES_MAX, PAYLOAD_MAX, REQUEST_BYTES, command, command_flag,
+    option_header,
 };
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -83,12 +84,39 @@ pub async fn converse<S: Stream>(
     stream.set_keep_alive(Some(SILENT));
     let negotiated = {
         let choice = pin!(negotiate(&mut stream, export));
-        clock.timeout(CHOOSING, choice).await.transpose()?
+        clock.timeout(CHOOSING, choice).await
     };
-    let Some(Some(structured)) = negotiated else {
+    let structured = match negotiated {
+        Some(negotiated) => negotiated?,
+        None => {
+            stream.abort();
+            return Ok(());
+        }
+    };
+    let Some(structured) = structured else {
         return Ok(());
     };
-    let (mut input, mut output) = stream.split();
+    let (mut input, stream) = stream.split();
+    let (mut output, stream) = stream.split();
+    let talked = talk((&mut input, &mut output), (export, seat, clock), structured).await;
+    drop((input, output));
+    // What a client does not take is not kept for it.
+    match talked {
+        Err(ABORTED) => stream.abort(),
+        _ => drop(stream),
+    }
+    talked
+}
+
+/// Takes requests and replies to them, until the client goes.
+///
+/// # Errors
+/// As [`converse`]; [`ABORTED`] if the client does not take its replies.
+async fn talk<S: Stream>(
+    (input, output): (&mut S, &mut S),
+    (export, seat, clock): (&Export, &Seat, &Clock),
+    structured: bool,
+) -> Result<(), Error> {
     let conversation = Conversation {
         export,
         seat,
@@ -98,15 +126,15 @@ pub async fn converse<S: Stream>(
         is_closing: Cell::new(false),
         deferred: RefCell::default(),
     };
-    let mut replies = pin!(conversation.reply_to_all(&mut output));
-    let requests = pin!(conversation.take_all(&mut input));
+    let mut replies = pin!(conversation.reply_to_all(output));
+    let requests = pin!(conversation.take_all(input));
     match select(requests, replies.as_mut()).await {
         Either::First(taken) => taken?,
         Either::Second(replied) => return replied,
     }
     // What is under way is done, and said.
     conversation.is_closing.set(true);
-    clock.timeout(LINGER, replies).await.unwrap_or(Ok(()))
+    clock.timeout(LINGER, replies).await.unwrap_or(Err(ABORTED))
 }
 
 /// Whether replies are to be structured; `None` if the client wants nothing.
@@ -223,7 +251,8 @@ impl<'a> Conversation<'a> {
         let limits = &self.export.limits;
         let number = self.begin(Flight {
             cookie: request.cookie,
-            is_read: command == Ok(Command::Read),
+            // One that is refused gets the reply of a read as well.
+            is_read: request.command == command::READ,
             offset: request.offset,
             length: request.length,
             // Where each write is durable, there is nothing to flush.
@@ -474,7 +503,19 @@ impl<'a> Conversation<'a> {
     /// The next part of this flight that comes back. What else comes is kept.
     async fn next_part_of(&self, number: u32) -> Slot<'a> {
         loop {
-            match self.event().await {
+            // It may have come while others were waited for.
+            let is_it =
+                |event: &Event<'_>| matches!(event, Event::Part(slot) if slot.flight() == number);
+            let kept = {
+                let mut deferred = self.deferred.borrow_mut();
+                let place = deferred.iter().position(is_it);
+                place.and_then(|place| deferred.remove(place))
+            };
+            let event = match kept {
+                Some(event) => event,
+                None => self.event().await,
+            };
+            match event {
                 Event::Part(slot) if slot.flight() == number => {
                     self.came_back(&slot);
                     return slot;

@@ -228,7 +228,7 @@ fn a_client_learns_of_the_disk_and_reads_it() {
 fn structured_replies_carry_the_same_bytes_in_parts() {
     let world = World::new();
     let length = 5 * BUFFER_BYTES / 2;
-    let read = request(command_flag::DF, command::READ, 9, 512, length as u32);
+    let read = request(0, command::READ, 9, 512, length as u32);
     let got = replies(&world, true, &[read, request(0, command::FLUSH, 1, 0, 0)]);
     let (mut rest, mut bytes, mut is_done) = (&got[..], vec![0; length], false);
     let mut flushed = false;
@@ -390,7 +390,7 @@ fn a_disk_says_what_it_can_and_refuses_the_rest() {
     };
     let (all, _) = flags(|_| {});
     let expected = flag::HAS_FLAGS | flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_TRIM;
-    let expected = expected | flag::SEND_WRITE_ZEROES | flag::SEND_DF | flag::CAN_MULTI_CONN;
+    let expected = expected | flag::SEND_WRITE_ZEROES | flag::CAN_MULTI_CONN;
     assert_eq!(all, expected);
     let (read_only, world) = flags(|limits| limits.read_only = true);
     assert_ne!(read_only & flag::READ_ONLY, 0);

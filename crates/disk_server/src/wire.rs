@@ -85,8 +85,6 @@ pub mod flag {
     pub const SEND_TRIM: u16 = 1 << 5;
     /// Zeroes can be written without sending them.
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    /// Structured replies can be asked for in one piece.
-    pub const SEND_DF: u16 = 1 << 7;
     /// A flush is one for all connections.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
 }
@@ -113,8 +111,6 @@ pub mod command_flag {
     pub const FUA: u16 = 1 << 0;
     /// No holes are made.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// A structured reply in one piece.
-    pub const DF: u16 = 1 << 2;
 }
 
 /// Errors of replies ("Error values").

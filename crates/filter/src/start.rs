@@ -49,15 +49,15 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {}
 
 /// The rules of the host, or else those of the command line, or else `built_in`; in force.
-/// `load` makes rules of a text.
+/// `load` makes rules of a text, and is told whether connections are judged anew by them.
 pub(crate) fn first<R: Ruled>(
     feed: &mut Feed,
     [command_line, built_in]: [&str; 2],
-    load: &mut dyn FnMut(&str) -> Result<R, Refusal>,
+    load: &mut dyn FnMut(&str, bool) -> Result<R, Refusal>,
 ) -> Result<(R, RuleCounters), Error> {
     if feed.is_pending() {
         if let Some(offer) = feed.offer() {
-            return match load(offer.text()) {
+            return match load(offer.text(), offer.revalidates()) {
                 Ok(rules) => {
                     let counters = feed.accept(&offer, rules.counters());
                     Ok((rules, counters))
@@ -83,7 +83,7 @@ pub(crate) fn first<R: Ruled>(
         "" => ("built-in rules", built_in),
         given => ("command line", given),
     };
-    let rules = load(text).map_err(|refusal| Error::new(source, text, refusal))?;
+    let rules = load(text, false).map_err(|refusal| Error::new(source, text, refusal))?;
     let counters = feed.own(text, rules.counters());
     Ok((rules, counters))
 }

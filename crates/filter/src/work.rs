@@ -154,7 +154,13 @@ impl<R: Ruled> Work<R> {
             tracking.said = kept.refused.map(said);
             tracking.spare = Spare::Memory(kept);
         }
-        let mut load = |text: &str| load::<R>(runtime, text, &ports, &mut tracking, None);
+        let mut load = |text: &str, revalidates| {
+            let before = Before {
+                rules: None,
+                revalidates,
+            };
+            load::<R>(runtime, text, &ports, &mut tracking, before)
+        };
         let (rules, counters) = start::first(&mut feed, texts, &mut load)?;
         tracking.spare.forget();
         rules.take_up(|place| counters.get(place)[1]);
@@ -202,10 +208,10 @@ impl<R: Ruled> Work<R> {
             return;
         };
         let tracking = &mut self.tracking;
-        let before = Some(Before {
-            rules: &self.rules,
+        let before = Before {
+            rules: Some(&self.rules),
             revalidates: offer.revalidates(),
-        });
+        };
         match load(self.runtime, offer.text(), &self.ports, tracking, before) {
             Ok(rules) => {
                 let counted = named(&self.rules, self.counters);
@@ -261,8 +267,9 @@ pub(crate) struct Tracking<T> {
 
 /// What was in force before rules that are loaded.
 struct Before<'a, R> {
-    rules: &'a R,
-    /// Whether connections that began under them are judged anew.
+    /// None if these are the first of this instance.
+    rules: Option<&'a R>,
+    /// Whether connections that began under others are judged anew.
     revalidates: bool,
 }
 
@@ -274,28 +281,30 @@ fn load<R: Ruled>(
     text: &str,
     ports: &[&str],
     tracking: &mut Tracking<R::Table>,
-    before: Option<Before<'_, R>>,
+    before: Before<'_, R>,
 ) -> Result<R, Refusal> {
-    let revalidates = before.as_ref().is_some_and(|before| before.revalidates);
-    let before = before.map(|before| before.rules);
     let limits = nf::limits_within(text, runtime.has_room).ok_or(Refusal::Memory)?;
     let mut rules = R::load(text, ports, &limits).map_err(|error| match error.kind {
         ErrorKind::Limit { .. } if limits != Limits::DEFAULT => Refusal::Memory,
         _ => Refusal::Invalid(error),
     })?;
     if rules.remembers() {
-        rules.begin(&key(tracking.seed)?, runtime.host.monotonic(), before);
+        rules.begin(&key(tracking.seed)?, runtime.host.monotonic(), before.rules);
     }
     match (rules.tracks(), tracking.connections.take()) {
         (true, Some(mut connections)) => {
             connections.table.rules_changed();
-            if revalidates {
+            if before.revalidates {
                 connections.table.conntrack().revalidate();
             }
             tracking.connections = Some(connections);
         }
         (true, None) => {
-            let (connections, said) = tracking.spare.begin(runtime, tracking.seed)?;
+            let (mut connections, said) = tracking.spare.begin(runtime, tracking.seed)?;
+            // The last instance may have left some.
+            if before.revalidates {
+                connections.table.conntrack().revalidate();
+            }
             tracking.connections = Some(connections);
             tracking.said = said.or(tracking.said.take());
         }

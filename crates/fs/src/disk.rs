@@ -11,6 +11,7 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::ops::Range;
 use device::block::{Durability, Limits};
 use device::{BlockDevice, BlockError};
 
@@ -33,6 +34,9 @@ struct Kept {
     pages: Pages,
     /// The page behind the last that was read: whoever asks for it next reads on.
     next: u64,
+    /// Why a flush has failed. What was written before may be lost, and no later flush brings it
+    /// back: so nothing is written any more, and each later flush fails as well.
+    lost: Option<BlockError>,
 }
 
 impl Disk {
@@ -47,6 +51,7 @@ impl Disk {
                     device,
                     pages: Pages::new(budget / PAGE),
                     next: u64::MAX,
+                    lost: None,
                 }))))
             }
             _ => Err(BlockError::OutOfRange),
@@ -102,6 +107,7 @@ impl Disk {
         if kept.device.limits().read_only {
             return Err(BlockError::ReadOnly);
         }
+        kept.lost.map_or(Ok(()), Err)?;
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
             let skipped = (at % PAGE as u64) as usize;
@@ -117,15 +123,19 @@ impl Disk {
     /// Where the device has no flush ([`Durability::Unknown`]), it is what outlives this image.
     ///
     /// # Errors
-    /// The device fails: none, some or all of what was written since the last flush may be there,
-    /// also if the next one succeeds.
+    /// The device fails. If it refuses pages, they are tried again by the next flush. If its own
+    /// flush fails, none, some or all of what was written since the last one may be there: this
+    /// disk is flushed and written no more.
     pub fn flush(&self) -> Result<(), BlockError> {
         let mut kept = self.0.borrow_mut();
+        kept.lost.map_or(Ok(()), Err)?;
         kept.write_back()?;
-        match kept.device.limits().durability {
+        let flushed = match kept.device.limits().durability {
             Durability::Unknown => Ok(()),
             Durability::Written | Durability::Flushed => kept.device.flush(),
-        }
+        };
+        kept.lost = flushed.err();
+        flushed
     }
 }
 
@@ -202,17 +212,29 @@ impl Kept {
             if run.is_empty() {
                 return result;
             }
-            let mut bytes = Vec::with_capacity((run.end - run.start) as usize * PAGE);
-            for page in run.clone() {
-                bytes.extend_from_slice(self.pages.get(page).unwrap_or_default());
-            }
-            let written = self.device.write(run.start * PAGE as u64, &bytes);
-            if written.is_ok() {
-                self.pages.written(run.clone());
+            let is_long = run.end - run.start > 1;
+            let mut written = self.write_run(run.clone());
+            if written.is_err() && is_long {
+                // One of them may be what the device refuses.
+                written = run.clone().fold(Ok(()), |result, page| {
+                    let written = self.write_run(page..page + 1);
+                    result.and(written)
+                });
             }
             result = result.and(written);
             from = run.end;
         }
+    }
+
+    /// Writes changed pages that follow each other.
+    fn write_run(&mut self, run: Range<u64>) -> Result<(), BlockError> {
+        let mut bytes = Vec::with_capacity((run.end - run.start) as usize * PAGE);
+        for page in run.clone() {
+            bytes.extend_from_slice(self.pages.get(page).unwrap_or_default());
+        }
+        self.device.write(run.start * PAGE as u64, &bytes)?;
+        self.pages.written(run);
+        Ok(())
     }
 
     /// Keeps a page that is not kept yet.

@@ -248,17 +248,24 @@ impl<D: Driver<DeviceError = BlockError> + 'static> FileSystem for Nodes<D> {
     fn remove(&self, path: &[u8]) -> Result<(), Error> {
         let is_folder = self.metadata(path)?.kind == Kind::Folder;
         self.change(path, |driver, folder, name| match is_folder {
-            true => driver.rmdir(folder, name),
+            // What lies there next must not be taken for its names.
+            true => driver.rmdir(folder, name).and_then(|()| driver.sync()),
             false => driver.unlink(folder, name),
         })
     }
 
     fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
+        let is_folder = self.metadata(from)?.kind == Kind::Folder;
         let (folder, name) = files::split(from)?;
         let folder = self.find(folder)?;
         self.change(to, |driver, into, as_name| {
             let mode = RenameMode::Replace;
-            driver.rename(folder.id, Name::new(name), into, as_name, mode)
+            driver.rename(folder.id, Name::new(name), into, as_name, mode)?;
+            // It may have replaced a folder: see `remove`.
+            match is_folder {
+                true => driver.sync(),
+                false => Ok(()),
+            }
         })
     }
 

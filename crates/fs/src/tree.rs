@@ -143,7 +143,7 @@ pub fn check(files: &dyn FileSystem, tell: &mut dyn FnMut(&[u8], Error)) -> Resu
 /// As [`walk`], or the other one cannot be written.
 pub fn copy(from: &dyn FileSystem, to: &dyn FileSystem) -> Result<Counts, Failed> {
     let mut counts = Counts::default();
-    walk(from, |path, kind| {
+    let walked = walk(from, |path, kind| {
         match kind {
             Kind::Folder => {
                 counts.folders += 1;
@@ -163,12 +163,13 @@ pub fn copy(from: &dyn FileSystem, to: &dyn FileSystem) -> Result<Counts, Failed
             Kind::Link | Kind::Other => counts.others += 1,
         }
         Ok(())
-    })?;
-    to.sync().map_err(|error| Failed {
+    });
+    // What was copied before an error is there as well.
+    let synced = to.sync().map_err(|error| Failed {
         path: b"/".to_vec(),
         error,
-    })?;
-    Ok(counts)
+    });
+    walked.and(synced).map(|()| counts)
 }
 
 fn emptied(to: &dyn FileSystem, path: &[u8]) -> Result<Box<dyn File>, Error> {
@@ -209,12 +210,14 @@ pub fn compare(
         }
         Ok(())
     })?;
-    walk(second, |path, _| match first.metadata(path) {
-        Err(Error::NotFound | Error::NoFolder) => {
+    walk(second, |path, kind| match (kind, first.metadata(path)) {
+        // What a link leads to is not looked at.
+        (Kind::Link | Kind::Other, _) => Ok(()),
+        (_, Err(Error::NotFound | Error::NoFolder)) => {
             tell(path, Difference::Added);
             Ok(())
         }
-        found => found.map(drop),
+        (_, found) => found.map(drop),
     })?;
     Ok(counts)
 }

@@ -193,7 +193,8 @@ impl Disk {
     pub(crate) fn discard(&self, at: u64, bytes: u64) -> io::Result<()> {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.file, hole, at, bytes) {
-            Err(Errno::OPNOTSUPP) => Ok(()),
+            // A block device has holes of its own blocks alone.
+            Err(Errno::OPNOTSUPP | Errno::INVAL) => Ok(()),
             done => Ok(done?),
         }
     }
@@ -208,7 +209,7 @@ impl Disk {
             false => FallocateFlags::ZERO_RANGE,
         };
         match fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, at, bytes) {
-            Err(Errno::OPNOTSUPP) => {}
+            Err(Errno::OPNOTSUPP | Errno::INVAL) => {}
             done => return Ok(done?),
         }
         let zeros = [0; ZEROS_BYTES];

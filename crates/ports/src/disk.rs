@@ -113,6 +113,8 @@ impl<T: Transfer> Disk<T> {
             },
             discard: writes,
             write_zeroes: writes,
+            // Who has others to serve goes back to them in between.
+            range_bytes_max: DISCARD_BYTES,
             ..Limits::plain(block_size.into())
         };
         Ok(Self {
@@ -240,7 +242,13 @@ impl<T: Transfer> BlockDevice for Disk<T> {
                 .transfer
                 .discard_bytes_max(self.limits.block_size, self.capacity - at);
             let part = most.min(end - at);
-            self.transfer.discard(at, part).map_err(failed)?;
+            self.transfer
+                .discard(at, part)
+                .map_err(|errno| match errno {
+                    // The range is one of the disk: a block device has holes of its own blocks alone.
+                    Errno::INVALID => BlockError::Unsupported,
+                    errno => failed(errno),
+                })?;
             at += part;
         }
         Ok(())

@@ -58,7 +58,13 @@ fn filled(images: &Images, host: &str) -> Result<(), Failed> {
 /// The guest ends at the first request that fails, by its own panic, and says why.
 fn lies(images: &Images, host: &str) -> Result<(), Failed> {
     let (ended, ..) = guest(images, host, "twice=500,seed=3")?;
-    ended.expect_stdout("Reset").map(drop)
+    // An answer that comes when nothing is under way costs a reset and no request; after some of
+    // these the disk is given up.
+    let says = ["Reset", "Gone"];
+    match says.iter().any(|what| ended.stdout.contains(what)) {
+        true => Ok(()),
+        false => Err(format!("none of {says:?}: {ended:?}").into()),
+    }
 }
 
 fn silent(images: &Images, host: &str) -> Result<(), Failed> {

@@ -212,7 +212,7 @@ impl Core {
             return Ok(());
         }
         // The shorter length and the entry that it uncovers get there together, or one by one.
-        let sectors = [at + 4, at + used, at + used + HEADER - 1].map(|at| at / SECTOR);
+        let sectors = [at + 4, at + used, at + used + entry.len() - 1].map(|at| at / SECTOR);
         if sectors != [sectors[0]; 3] {
             self.order()?;
         }

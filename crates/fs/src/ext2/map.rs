@@ -119,7 +119,8 @@ impl Core {
             let at = self.pointer_at(block, *slot);
             block = u32::from_le_bytes(self.read(at)?);
             if block == 0 {
-                block = self.blank(inode, level + 2 < way.len)?;
+                // Whoever checks a folder takes its last block for its end.
+                block = self.blank(inode, level + 2 < way.len || inode.is_folder())?;
                 self.write(at, &block.to_le_bytes())?;
             }
         }
@@ -268,12 +269,16 @@ impl Core {
             self.clear_tail(inode)?;
         }
         inode.set_size(len);
-        if len < old {
-            self.cut(inode, len.div_ceil(u64::from(self.geometry.block)))?;
-            self.clear_tail(inode)?;
-        }
+        // What was freed of it stays free where the rest of it cannot be found.
+        let cut = match len < old {
+            true => self
+                .cut(inode, len.div_ceil(u64::from(self.geometry.block)))
+                .and_then(|()| self.clear_tail(inode)),
+            false => Ok(()),
+        };
         inode.set_modified(self.now());
-        self.store(inode)
+        self.store(inode)?;
+        cut
     }
 
     fn check_size(&self, size: u64) -> Result<(), Error> {
@@ -328,11 +333,11 @@ impl Core {
             true => self.cut(&mut inode, 0),
             false => Ok(()),
         };
-        self.free_attributes(&inode)?;
+        let freed = self.free_attributes(&inode);
         inode.set_size(0);
         self.store(&inode)?;
         self.free_inode(inode.number, is_folder)?;
-        cut
+        cut.and(freed)
     }
 
     /// Files share a block of attributes, which says how many do.

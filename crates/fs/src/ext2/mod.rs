@@ -96,14 +96,15 @@ fn known(inode: &Inode) -> Metadata {
 
 struct Ext2(Rc<RefCell<Core>>);
 
-/// Does something with what is shared, and remembers that the disk contradicts itself.
+/// Does something with what is shared, and remembers that the disk contradicts itself, or that
+/// something may have been done by half: it is not said to be clean any more.
 fn with<T>(
     shared: &RefCell<Core>,
     act: impl FnOnce(&mut Core) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let mut core = shared.borrow_mut();
     let done = act(&mut core);
-    if matches!(done, Err(Error::Damaged(_))) {
+    if matches!(done, Err(Error::Damaged(_) | Error::Disk(_))) {
         core.is_damaged = true;
     }
     done

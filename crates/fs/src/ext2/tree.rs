@@ -221,7 +221,7 @@ impl Core {
             None => self.insert(&mut into, as_name, moved.number, kind_of(&moved))?,
         }
         self.order()?;
-        self.leave(from, &moved, into.number)?;
+        self.leave(folder.number, name, &moved, into.number)?;
         match old {
             Some(old) => self.replaced(into.number, old),
             None => Ok(()),
@@ -229,8 +229,8 @@ impl Core {
     }
 
     /// Takes the old name of a moved thing away. What the new one changed may be of its folder.
-    fn leave(&mut self, from: &[u8], moved: &Inode, into: u32) -> Result<(), Error> {
-        let (mut folder, name) = self.place(from)?;
+    fn leave(&mut self, folder: u32, name: &[u8], moved: &Inode, into: u32) -> Result<(), Error> {
+        let mut folder = self.inode(folder)?;
         let mut found = None;
         self.names(&folder, |entry| {
             let is_it = entry.name == name && entry.inode == moved.number;
@@ -247,7 +247,7 @@ impl Core {
         self.take_away(&mut folder, &found)?;
         if moves_folder {
             let mut into = self.inode(into)?;
-            into.set_links(into.links() + 1);
+            into.set_links(into.links().saturating_add(1));
             self.store(&into)?;
             let mut moved = self.inode(moved.number)?;
             let outer = self.look_up(&moved, b"..")?;

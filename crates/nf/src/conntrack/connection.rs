@@ -157,13 +157,13 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// What has become of a connection with such a number.
+    /// What has become of a connection with such a number. Where nobody knows, it goes on.
     pub(crate) fn fate_of(&self, number: u64) -> Fate {
         let fate = self.table.map(|table| match number & 1 {
             0 => table.table4.fate_of(number >> 1, self.now),
             _ => table.table6.fate_of(number >> 1, self.now),
         });
-        fate.unwrap_or(Fate::Gone)
+        fate.unwrap_or(Fate::GoesOn)
     }
 
     pub(crate) fn mark(&self) -> u32 {

@@ -42,6 +42,7 @@ impl Doubt {
             // What rules do not see of a connection that begins.
             class: Class::SynSent,
             status: flow.tracker.standing.status & (status::SNAT | status::DNAT),
+            mark: 0,
             left: 0,
             packets: [0; 2],
             bytes: [0; 2],

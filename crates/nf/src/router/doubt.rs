@@ -65,7 +65,7 @@ impl<T: Tally> Hooks<'_, T> {
         // Before connections are looked up, it has none; and rules may say that it gets none.
         let mut state = State::Invalid;
         let mut is_known = false;
-        let mark = Cell::new(0);
+        let (mark, mut kept) = (Cell::new(0), 0);
         let rules = self.rules;
         for hook in course.hooks(doubt.is_reply) {
             for stage in rules.stages(*hook) {
@@ -75,6 +75,7 @@ impl<T: Tally> Hooks<'_, T> {
                     Stage::Filter(chain) => {
                         let none = Connection::none(state);
                         let mut ask = |connection: &Connection<'_>| {
+                            connection.set_mark(kept);
                             let values = Values {
                                 key: &key,
                                 way: at(way, *hook),
@@ -82,7 +83,7 @@ impl<T: Tally> Hooks<'_, T> {
                                 mark: &mark,
                             };
                             let (end, rule) = rules.ask(chain, &values, &mut Trial(self.tally));
-                            state = connection.state();
+                            (state, kept) = (connection.state(), connection.mark());
                             goes_on(end, rule)
                         };
                         match is_known {

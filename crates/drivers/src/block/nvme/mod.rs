@@ -414,15 +414,20 @@ impl BlockQueue for Driver {
     fn submit(&mut self, requests: &mut VecDeque<Box<Request>>) {
         // While it is reset, nothing is taken.
         while self.state != State::Rising && self.refused.len() < SLOTS {
-            let Some(slot) = self.io.free() else {
-                break;
+            // One that was given up keeps what it had, and takes nothing more.
+            let slot = match self.state {
+                State::Running => match self.io.free() {
+                    Some(slot) => Some(slot),
+                    None => break,
+                },
+                _ => None,
             };
             let Some(mut request) = requests.pop_front() else {
                 break;
             };
-            let given = match self.state {
-                State::Running => self.give(slot, request),
-                _ => {
+            let given = match slot {
+                Some(slot) => self.give(slot, request),
+                None => {
                     request.result = Err(BlockError::Gone);
                     Err(request)
                 }

@@ -500,6 +500,29 @@ fn a_device_that_fails_or_is_gone_is_noticed() {
 }
 
 #[test]
+fn one_that_is_gone_with_all_that_it_can_hold_refuses_what_comes() {
+    let mut bench = bench();
+    bench.disk.silent.set(true);
+    for block in 0..=DEPTH as u64 {
+        let request = bench.request(Operation::Read, block * 512, 512);
+        bench.todo.push_back(request);
+    }
+    bench.driver.submit(&mut bench.todo);
+    assert_eq!(bench.todo.len(), 1);
+    bench.disk.puppet.is_stuck.set(true);
+    bench.disk.puppet.all_ones();
+    bench.disk.puppet.sleep(1 << 30);
+    for _ in 0..100 {
+        bench.driver.submit(&mut bench.todo);
+        bench.driver.complete(&mut bench.done);
+        bench.disk.puppet.sleep(1 << 30);
+    }
+    assert_eq!(bench.done.len(), DEPTH + 1, "each comes back");
+    let mut results = bench.done.iter().map(|request| request.result);
+    assert!(results.all(|result| result == Err(BlockError::Gone)));
+}
+
+#[test]
 fn a_disk_that_is_another_one_behind_a_reset_is_none() {
     let mut bench = bench();
     bench.disk.silent.set(true);
