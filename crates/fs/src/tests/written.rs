@@ -20,6 +20,8 @@ struct Spy {
     said: Rc<RefCell<Vec<Asked>>>,
     /// The page that cannot be written.
     bad: Rc<RefCell<Option<u64>>>,
+    /// Whether it cannot be flushed.
+    stuck: Rc<RefCell<bool>>,
     read_only: bool,
 }
 
@@ -29,6 +31,7 @@ impl Spy {
             bytes: Rc::new(RefCell::new(bytes)),
             said: Rc::default(),
             bad: Rc::default(),
+            stuck: Rc::default(),
             read_only: false,
         }
     }
@@ -70,6 +73,9 @@ impl BlockDevice for Spy {
     }
 
     fn flush(&mut self) -> Result<(), BlockError> {
+        if *self.stuck.borrow() {
+            return Err(BlockError::Device(8));
+        }
         self.said.borrow_mut().push(("flush", 0, 0));
         Ok(())
     }
@@ -140,17 +146,34 @@ fn a_page_that_cannot_be_written_stays_and_keeps_no_other_back() {
     let spy = Spy::new(vec![0; 16 * PAGE]);
     let disk = spy.disk(8 * PAGE);
     *spy.bad.borrow_mut() = Some(2);
-    for page in [2, 5] {
+    for page in [2, 3, 5] {
         disk.write(page * PAGE as u64, &[3; PAGE]).unwrap();
     }
     assert_eq!(disk.flush(), Err(BlockError::Device(7)));
-    assert_eq!(*spy.said.borrow(), [("write", 5 * PAGE as u64, PAGE)]);
+    let written = [3, 5].map(|page| ("write", page * PAGE as u64, PAGE));
+    assert_eq!(*spy.said.borrow(), written);
     let mut found = [0; PAGE];
     disk.read(2 * PAGE as u64, &mut found).unwrap();
     assert_eq!(found, [3; PAGE]);
     *spy.bad.borrow_mut() = None;
     disk.flush().unwrap();
     assert_eq!(spy.bytes.borrow()[2 * PAGE..3 * PAGE], [3; PAGE]);
+}
+
+/// What it had written may be gone, and no later flush brings it back.
+#[test]
+fn a_disk_whose_flush_has_failed_is_written_no_more() {
+    let spy = Spy::new(vec![0; 16 * PAGE]);
+    let disk = spy.disk(8 * PAGE);
+    disk.write(0, &[3; PAGE]).unwrap();
+    *spy.stuck.borrow_mut() = true;
+    assert_eq!(disk.flush(), Err(BlockError::Device(8)));
+    *spy.stuck.borrow_mut() = false;
+    assert_eq!(disk.flush(), Err(BlockError::Device(8)));
+    assert_eq!(disk.write(0, &[4; PAGE]), Err(BlockError::Device(8)));
+    let mut found = [0; PAGE];
+    disk.read(0, &mut found).unwrap();
+    assert_eq!(found, [3; PAGE]);
 }
 
 #[test]

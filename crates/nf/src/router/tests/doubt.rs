@@ -67,7 +67,11 @@ impl Open {
     }
 
     fn load(&mut self, rules: &str) {
-        self.bench.rules = load(&file(rules)).unwrap();
+        self.load_all(&file(rules));
+    }
+
+    fn load_all(&mut self, text: &str) {
+        self.bench.rules = load(text).unwrap();
         self.bench.counts = Counts(vec![0; self.bench.rules.counters()]);
         self.bench.connections.rules_changed();
         self.bench.connections.table.revalidate();
@@ -242,4 +246,24 @@ fn connections_of_the_router_are_judged_by_its_own_hooks() {
     assert_eq!(replies(&mut bench), [false; 2]);
     assert_eq!(bench.connections.table.counts().revoked, 2);
     assert!(!talk(&mut bench)[0]);
+}
+
+/// A connection that begins would have the mark that one chain gives it at the next one.
+#[test]
+fn marks_are_those_that_the_new_rules_give() {
+    let marking = |forward: &str| {
+        let drops = "iifname public tcp dport 9999 drop";
+        file(forward).replace(drops, "iifname private ct state new ct mark set 1")
+    };
+    let mut open = Open::new();
+    open.load_all(&marking("ct mark 1 accept"));
+    assert!(open.out().is_ok());
+    open.load_all(&marking(&std::format!("ct mark 1 drop\n{PERMITS}")));
+    assert!(open.out().is_err());
+    // It has the mark 1 now, and would begin without one.
+    let mut open = Open::new();
+    open.load_all(&marking("ct mark 1 accept").replace("ct state new ct mark", "ct mark"));
+    assert!(open.out().is_ok());
+    open.load("ct mark 1 accept");
+    assert!(open.out().is_err());
 }
