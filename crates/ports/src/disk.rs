@@ -245,7 +245,7 @@ impl<T: Transfer> BlockDevice for Disk<T> {
             self.transfer
                 .discard(at, part)
                 .map_err(|errno| match errno {
-                    // The range is one of the disk: a block device has holes of its own blocks alone.
+                    // The range is the disk's: a block device has holes of its own blocks alone.
                     Errno::INVALID => BlockError::Unsupported,
                     errno => failed(errno),
                 })?;
