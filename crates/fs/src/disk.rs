@@ -216,10 +216,11 @@ impl Kept {
             let mut written = self.write_run(run.clone());
             if written.is_err() && is_long {
                 // One of them may be what the device refuses.
-                written = run.clone().fold(Ok(()), |result, page| {
-                    let written = self.write_run(page..page + 1);
-                    result.and(written)
-                });
+                written = Ok(());
+                for page in run.clone() {
+                    let alone = self.write_run(page..page + 1);
+                    written = written.and(alone);
+                }
             }
             result = result.and(written);
             from = run.end;

@@ -167,6 +167,20 @@ fn outcome(result: Result<usize, Errno>, length: usize) -> Result<(), BlockError
     }
 }
 
+/// How many of `length` bytes were written, in whole blocks. A host that has no room left writes a
+/// part, and says why when it is asked for the rest.
+fn written(
+    result: Result<usize, Errno>,
+    length: usize,
+    block_size: usize,
+) -> Result<usize, BlockError> {
+    match result.map_err(failed)? {
+        count if count == length => Ok(length),
+        count if count < block_size || count > length => Err(BlockError::Host(Errno::IO.0)),
+        count => Ok(count / block_size * block_size),
+    }
+}
+
 fn failed(errno: Errno) -> BlockError {
     match errno {
         Errno::NOT_SUPPORTED => BlockError::Unsupported,
@@ -206,6 +220,7 @@ impl<T: Transfer> BlockDevice for Disk<T> {
     fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<(), BlockError> {
         let length = blocks.len() as u64;
         self.limits.check_change(self.capacity, offset, length)?;
+        let block_size = self.limits.block_size;
         let (mut at, mut rest) = (offset, blocks);
         while !rest.is_empty() {
             let mut length = self.part(at, rest.len());
@@ -214,9 +229,13 @@ impl<T: Transfer> BlockDevice for Disk<T> {
                     let bytes = aligned.bytes();
                     length = length.min(bytes.len());
                     bytes[..length].copy_from_slice(&rest[..length]);
-                    outcome(self.transfer.write(at, &bytes[..length]), length)?;
+                    let result = self.transfer.write(at, &bytes[..length]);
+                    length = written(result, length, block_size)?;
                 }
-                _ => outcome(self.transfer.write(at, &rest[..length]), length)?,
+                _ => {
+                    let result = self.transfer.write(at, &rest[..length]);
+                    length = written(result, length, block_size)?;
+                }
             }
             (at, rest) = (at + length as u64, &rest[length..]);
         }
