@@ -158,6 +158,9 @@ fn status(code: Option<i32>) -> Option<i32> {
         .map(|code| code / 2 - 1)
 }
 
+/// What is said of a machine that has not ended in time.
+pub const HUNG: &str = "the lab was killed after";
+
 fn attend(mut child: Child, limit: Option<Duration>) -> Result<Option<i32>, String> {
     let begin = Instant::now();
     let failed = |error: io::Error| format!("cannot wait for QEMU: {}", error);
@@ -169,7 +172,8 @@ fn attend(mut child: Child, limit: Option<Duration>) -> Result<Option<i32>, Stri
             child.kill().map_err(failed)?;
             child.wait().map_err(failed)?;
             return Err(format!(
-                "the lab was killed after {} s; type: cargo xtask lab --timeout=SECONDS ...",
+                "{} {} s; type: cargo xtask lab --timeout=SECONDS ...",
+                HUNG,
                 begin.elapsed().as_secs()
             ));
         }

@@ -3,7 +3,7 @@
 pub mod ioregionfd;
 mod kernel;
 pub mod linux;
-mod machine;
+pub mod machine;
 pub mod matrix;
 mod qemu;
 pub mod trials;
