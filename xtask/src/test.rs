@@ -270,7 +270,7 @@ fn in_lab(root: &Path, options: &Options) -> Outcome {
     outcome
 }
 
-/// Runs a command in a machine of its own; once more, if the machine has hung: Debian's QEMU does so
+/// Runs a command in a machine of its own; once more, if that has hung: Debian's QEMU does so
 /// now and then with a Linux in it (lab/README.md).
 fn in_machine(mut command: Command, verbose: bool) -> (i32, String) {
     let ended = shown(&mut command, verbose);
