@@ -15,7 +15,7 @@ pub(crate) const COUNT_MAX: u32 = 1024;
 /// What a rule says: `ct count [over] N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// So many connections, at most [`COUNT_MAX`].
+    /// So many connections, at most `COUNT_MAX`.
     pub most: u32,
     /// `over`: what exceeds them passes, and nothing else.
     pub over: bool,
