@@ -1,8 +1,11 @@
 //! The driver of NVM Express disks on its model: two readings of one specification, which must
 //! agree; and a driver whose device lies.
 
+mod disks;
+
 use device::block::{BlockError, BlockQueue, Blocking, Buffers, Operation, Request};
 use device::{BlockDevice, block::Durability};
+use disks::{BLOCKS, Soaked, Temporary};
 use drivers::block::nvme::{DEPTH, DMA_BYTES, Driver, Error, Trouble};
 use fastrand::Rng;
 use hw::DmaArena;
@@ -12,7 +15,6 @@ use models::{Device, Local, Misbehaviour, Nvme};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fs;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -47,25 +49,6 @@ impl Far {
     fn assert_lawful(&self) {
         let device = self.device.device();
         assert!(device.violations().is_empty(), "{}", device.violations());
-    }
-}
-
-/// A file of zeros, until the test has ended.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str, bytes: usize) -> Self {
-        let name = format!("outboard-nvme-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::write(&path, vec![0; bytes]).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // What is left behind lies where temporary files are cleared away.
-        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -197,59 +180,11 @@ fn many_in_flight_are_each_what_they_are() {
     far.assert_lawful();
 }
 
-/// How many requests of a soak the disk did, how many failed, and what went wrong.
-struct Soaked {
-    done: u32,
-    failed: u32,
-}
-
-/// Blocks of the disk, most of one request, and requests.
-const BLOCKS: usize = 64;
-const BLOCKS_MAX: usize = 16;
-const REQUESTS: u32 = 1500;
-
-/// Reads and writes. Whatever its device does, a driver must never panic, and what it says to have
-/// read must be what was written there last; or what could not be, if that failed. `None` if the
-/// driver does not start.
+/// A soak of the driver; `None` if it does not start.
 fn soak(name: &str, how: &str) -> Option<Soaked> {
     let file = Temporary::new(name, BLOCKS * 512);
     let (_far, mut disk) = Bench::new(&file, 512, false, how).ok()?.blocking();
-    let size = disk.block_size();
-    let mut random = Rng::with_seed(7);
-    // What each block may be full of.
-    let mut may_be = vec![vec![0]; BLOCKS];
-    let mut soaked = Soaked { done: 0, failed: 0 };
-    for number in 0..REQUESTS {
-        let first = random.usize(..BLOCKS);
-        let count = random.usize(1..=BLOCKS_MAX.min(BLOCKS - first));
-        let offset = (first * size) as u64;
-        let range = first..first + count;
-        let mut bytes = vec![number as u8; count * size];
-        let done = if random.bool() {
-            let done = disk.write(offset, &bytes).is_ok();
-            for block in &mut may_be[range] {
-                if done {
-                    block.clear();
-                }
-                block.push(number as u8);
-            }
-            done
-        } else {
-            let done = disk.read(offset, &mut bytes).is_ok();
-            for (block, found) in may_be[range].iter_mut().zip(bytes.chunks(size)) {
-                let full = found.iter().all(|byte| *byte == found[0]);
-                let known = !done || full && block.contains(&found[0]);
-                assert!(known, "{how}: request {number} read {found:?}");
-                if done {
-                    *block = vec![found[0]];
-                }
-            }
-            done
-        };
-        soaked.done += u32::from(done);
-        soaked.failed += u32::from(!done);
-    }
-    Some(soaked)
+    Some(disks::soak(&mut disk, how))
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The drivers of the virtio disk and of the virtio entropy device on their models, behind PCI: two
 //! readings of one specification, which must agree; and drivers whose device lies.
 
+mod disks;
 mod virtio;
 
 use device::BlockDevice;
+use disks::{BLOCKS, Soaked, Temporary};
 use drivers::virtio::Error;
 use drivers::virtio::pci::Pci as Transport;
 use drivers::{block, entropy};
-use fastrand::Rng;
 use hw::DmaArena;
 use hw::sim::{View, arena};
 use models::disk::Disk;
@@ -15,7 +16,6 @@ use models::virtio::{Pci, VirtioBlk, VirtioDevice, VirtioRng};
 use models::{Device, Local, Misbehaviour};
 use std::cell::Cell;
 use std::fs;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use virtio::transport;
@@ -63,29 +63,6 @@ impl<D: VirtioDevice> Far<D> {
     }
 }
 
-/// A file of zeros, until the test has ended.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    fn new(name: &str, bytes: usize) -> Self {
-        let name = format!("outboard-virtio-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::write(&path, vec![0; bytes]).unwrap();
-        Self(path)
-    }
-
-    fn disk(&self, read_only: bool) -> VirtioBlk {
-        VirtioBlk::new(Disk::open(&self.0, read_only).unwrap())
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // What is left behind lies where temporary files are cleared away.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 type DiskDriver = block::virtio::Driver<Transport>;
 
 fn disk(
@@ -93,7 +70,8 @@ fn disk(
     read_only: bool,
     how: &str,
 ) -> Result<(Rc<Far<VirtioBlk>>, DiskDriver), Error> {
-    let (far, transport, mut arena) = Far::new(file.disk(read_only), how);
+    let blocks = VirtioBlk::new(Disk::open(&file.0, read_only).unwrap());
+    let (far, transport, mut arena) = Far::new(blocks, how);
     let driver = DiskDriver::new(transport, &mut arena, far.clock())?;
     Ok((far, driver))
 }
@@ -129,59 +107,11 @@ fn a_disk_that_is_only_to_be_read_is() {
     far.assert_lawful();
 }
 
-/// How many requests of a soak the disk did, and how many failed.
-struct Soaked {
-    done: u32,
-    failed: u32,
-}
-
-/// Blocks of the disk, most of one request, and requests.
-const BLOCKS: usize = 64;
-const BLOCKS_MAX: usize = 16;
-const REQUESTS: u32 = 1500;
-
-/// Reads and writes. Whatever its device does, a driver must never panic, and what it says to have
-/// read must be what was written there last; or what could not be, if that failed. `None` if the
-/// driver does not start.
+/// A soak of the driver; `None` if it does not start.
 fn soak(name: &str, how: &str) -> Option<Soaked> {
     let file = Temporary::new(name, BLOCKS * 512);
     let (_far, mut driver) = disk(&file, false, how).ok()?;
-    let size = driver.block_size();
-    let mut random = Rng::with_seed(7);
-    // What each block may be full of.
-    let mut may_be = vec![vec![0]; BLOCKS];
-    let mut soaked = Soaked { done: 0, failed: 0 };
-    for number in 0..REQUESTS {
-        let first = random.usize(..BLOCKS);
-        let count = random.usize(1..=BLOCKS_MAX.min(BLOCKS - first));
-        let offset = (first * size) as u64;
-        let range = first..first + count;
-        let mut bytes = vec![number as u8; count * size];
-        let done = if random.bool() {
-            let done = driver.write(offset, &bytes).is_ok();
-            for block in &mut may_be[range] {
-                if done {
-                    block.clear();
-                }
-                block.push(number as u8);
-            }
-            done
-        } else {
-            let done = driver.read(offset, &mut bytes).is_ok();
-            for (block, found) in may_be[range].iter_mut().zip(bytes.chunks(size)) {
-                let full = found.iter().all(|byte| *byte == found[0]);
-                let known = !done || full && block.contains(&found[0]);
-                assert!(known, "{how}: request {number} read {found:?}");
-                if done {
-                    *block = vec![found[0]];
-                }
-            }
-            done
-        };
-        soaked.done += u32::from(done);
-        soaked.failed += u32::from(!done);
-    }
-    Some(soaked)
+    Some(disks::soak(&mut driver, how))
 }
 
 #[test]
