@@ -15,6 +15,9 @@ use std::os::fd::OwnedFd;
 pub(crate) const EXTENDED_DISKS_MAX: usize = 16;
 /// `STATX_DIOALIGN` of Linux's `include/uapi/linux/stat.h`: which alignment `O_DIRECT` takes.
 const DIRECT_ALIGNMENT: StatxFlags = StatxFlags::from_bits_retain(0x2000);
+/// How often the list of locks is read for a holder: the kernel hands it out line by line, and a
+/// reader misses lines that move up while others unlock.
+const HOLDER_LOOKS: usize = 16;
 
 /// A disk, open and locked.
 #[derive(Debug)]
@@ -121,8 +124,11 @@ fn check_direct(fd: &OwnedFd, sector: u16) -> Result<(), Reason> {
 
 /// The process that has locked the file, and what it is called, as far as this user may know.
 fn holder(stat: &Stat) -> Option<(i32, String)> {
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let pid = holder_in(&locks, stat.st_dev, stat.st_ino)?;
+    let look = |_| {
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        holder_in(&locks, stat.st_dev, stat.st_ino)
+    };
+    let pid = (0..HOLDER_LOOKS).find_map(look)?;
     let name = fs::read_to_string(format!("/proc/{pid}/comm"));
     Some((pid, name.unwrap_or_default().trim().to_owned()))
 }
