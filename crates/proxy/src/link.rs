@@ -1,0 +1,1 @@
+//! This process's end of a link that carries sockets.
