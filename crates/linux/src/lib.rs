@@ -12,6 +12,7 @@
 //! | [`mtu`] | the MTU of an interface, and when it changes | `rtnetlink(7)` |
 //! | [`namespace`] | user and network namespaces without a name | `namespaces(7)` |
 //! | [`netlink`] | interfaces, addresses, routes | `rtnetlink(7)` |
+//! | [`notify`] | system calls of other processes that this one answers | `seccomp_unotify(2)` |
 //! | [`packet`] | sockets that transmit whole frames | `packet(7)` |
 //! | [`pci`] | addresses and classes of devices; what sysfs says of them | `sysfs-bus-pci` |
 //! | [`process`] | children that are copies of this process | `fork(2)` |
@@ -32,4 +33,4 @@ pub mod netlink;
 pub mod pci;
 mod sys;
 
-pub use sys::{descriptor, namespace, packet, process, signal, tap};
+pub use sys::{descriptor, namespace, notify, packet, process, signal, tap};

@@ -187,6 +187,14 @@ pub trait Listener {
     /// # Errors
     /// If there will be none.
     async fn accept(&mut self) -> Result<Self::Stream, Error>;
+
+    /// Waits until it is known that it can be had, where [`Sockets::listen`] could not say so.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    async fn ready(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A connection. Dropped, it is closed: what was written still leaves, and nothing is read.
@@ -402,6 +410,14 @@ pub trait Datagrams {
 
     /// Where datagrams arrive; the address is unspecified if they do at any of ours.
     fn local(&self) -> SocketAddr;
+
+    /// Waits until it is known that it can be had, where [`Sockets::bind`] could not say so.
+    ///
+    /// # Errors
+    /// If it cannot be had.
+    async fn ready(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Datagrams to one peer and from it alone.
@@ -426,6 +442,11 @@ impl<D: Datagrams> Connected<D> {
             datagrams: change(self.datagrams),
             peer: self.peer,
         }
+    }
+
+    /// The socket, for whoever looks himself at who has sent what.
+    pub fn into_inner(self) -> D {
+        self.datagrams
     }
 
     /// The peer's next datagram: as much of it as fits into `place`; how many bytes.

@@ -2,8 +2,30 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `filter` | which calls are passed to us |
+//! | `caller` | who has made a call: its memory, its descriptors |
+//! | `calls`, `message` | calls, answered |
+//! | `address`, `option`, `error` | what programs write and read: pure |
+//! | `socket` | a program's sockets, as we know them |
+//! | `unix` | what a program has in their place |
+//! | `port`, `stream`, `datagrams` | what moves between those and the stack's |
+//! | `reactor`, `house` | the tasks, and what they share |
 //! | [`link`] | this process's end of a link that carries sockets |
 
 #![forbid(unsafe_code)]
 
+mod address;
+mod caller;
+mod calls;
+mod datagrams;
+mod error;
+mod filter;
+mod house;
 pub mod link;
+mod message;
+mod option;
+mod port;
+mod reactor;
+mod socket;
+mod stream;
+mod unix;

@@ -39,6 +39,11 @@ impl One {
     fn with<T>(&self, work: impl FnOnce(&mut Table, u32) -> T) -> T {
         work(&mut self.net.0.borrow_mut(), self.number)
     }
+
+    /// Waits until the stack has opened it.
+    async fn opened(&self) -> Result<(), Error> {
+        poll_fn(|context| self.with(|table, number| table.poll_open(number, context))).await
+    }
 }
 
 impl Drop for One {
@@ -94,6 +99,10 @@ impl IsListener for Listener {
         let accepted =
             poll_fn(|context| one.with(|table, number| table.poll_accept(number, context)));
         Ok(Stream(Rc::new(one.net.one(accepted.await?))))
+    }
+
+    async fn ready(&mut self) -> Result<(), Error> {
+        self.0.opened().await
     }
 }
 
@@ -215,5 +224,9 @@ impl Datagrams for UdpSocket {
 
     fn local(&self) -> SocketAddr {
         self.0.with(|table, number| table.place(number).local)
+    }
+
+    async fn ready(&mut self) -> Result<(), Error> {
+        self.0.opened().await
     }
 }

@@ -3,6 +3,7 @@
 pub mod descriptor;
 pub(crate) mod ioctl;
 pub mod namespace;
+pub mod notify;
 pub mod packet;
 pub mod process;
 pub mod signal;

@@ -1,0 +1,330 @@
+//! Datagrams, between a program's socket and the stack's.
+//!
+//! A program whose socket is connected reads and writes a socket of the kernel's, as for
+//! connections. One that names addresses has its calls passed to us: what it sends goes to the stack
+//! at once, and what comes for it waits in its socket, sent by one whose name is the peer's address.
+
+use crate::address::destination;
+use crate::error::number;
+use crate::house::{Found, House};
+use crate::option::Transport;
+use crate::reactor::Watched;
+use crate::socket::{Socket, State};
+use crate::unix::{self, End};
+use net::socket::{Datagrams as Stack, Sockets};
+use net::task::select;
+use rustix::io::Errno;
+use rustix::net::{
+    RecvFlags, SendFlags, SocketAddrUnix, connect, connect_unspec, recv, recvfrom, send, sendto,
+};
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// Bytes of the longest datagram.
+pub const DATAGRAM_MAX: usize = 65_535;
+/// Peers of which a socket is kept.
+const SENDERS_MAX: usize = 512;
+/// A program that takes no datagrams is asked again after so long.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
+/// Datagrams that leave before others have their turn.
+const BATCH_MAX: usize = 64;
+
+/// A socket of the stack's for one of a program's.
+pub struct Datagrams<S: Sockets> {
+    stack: RefCell<S::Datagrams>,
+    peer: Option<SocketAddr>,
+    /// The other end of the program's, if it has a peer.
+    ours: Option<Watched>,
+    ended: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// What has come for a program.
+pub struct Arrived {
+    /// Bytes of it that were taken.
+    pub count: usize,
+    /// Bytes that it had.
+    pub whole: usize,
+    pub from: Option<SocketAddr>,
+}
+
+impl<S: Sockets + 'static> Datagrams<S> {
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn send(&self, bytes: &[u8], to: SocketAddr) -> Result<(), Errno> {
+        let sent = self.stack.borrow_mut().send(bytes, destination(to));
+        sent.map_err(number)
+    }
+
+    /// Takes what goes to a group, too, or no longer.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is none, or there are too many.
+    pub fn group(&self, group: std::net::IpAddr, is_in: bool) -> Result<(), Errno> {
+        let mut stack = self.stack.borrow_mut();
+        match is_in {
+            true => stack.join(group).map_err(number),
+            false => {
+                stack.leave(group);
+                Ok(())
+            }
+        }
+    }
+
+    async fn receive(&self, place: &mut [u8]) -> Result<(usize, SocketAddr), net::socket::Error> {
+        // Borrowed for each look, so that others send meanwhile.
+        poll_fn(|context| {
+            let mut stack = self.stack.borrow_mut();
+            pin!(stack.receive(place)).poll(context)
+        })
+        .await
+    }
+
+    async fn ended(&self) {
+        poll_fn(|context| match self.ended.get() {
+            true => Poll::Ready(()),
+            false => {
+                let waker = context.waker();
+                let mut waiting = self.waiting.borrow_mut();
+                if !waiting.iter().any(|one| one.will_wake(waker)) {
+                    waiting.push(waker.clone());
+                }
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    fn end(&self) {
+        self.ended.set(true);
+        self.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    /// Moves what the program writes to its peer.
+    async fn from_program(&self, socket: &Socket) {
+        let (Some(ours), Some(peer)) = (&self.ours, self.peer) else {
+            return;
+        };
+        let mut place = vec![0; DATAGRAM_MAX];
+        loop {
+            for _ in 0..BATCH_MAX {
+                let read = ours.reads(|ours| recv(ours, &mut place[..], RecvFlags::DONTWAIT));
+                match read.await {
+                    Ok((count, _)) => {
+                        if let Err(errno) = self.send(&place[..count], peer) {
+                            socket.error.set(Some(errno));
+                        }
+                    }
+                    Err(_) => return,
+                }
+            }
+            net::task::yield_now().await;
+        }
+    }
+}
+
+impl<S: Sockets + 'static> House<S> {
+    /// The stack's socket for one of a program's; made if there is none.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn datagrams(
+        self: &Rc<Self>,
+        socket: &Rc<Socket>,
+    ) -> Result<Rc<Datagrams<S>>, Errno> {
+        let found = self.datagrams.borrow().get(&socket.id).cloned();
+        match found {
+            Some(found) => Ok(found),
+            None => self.open_datagrams(socket, None).await,
+        }
+    }
+
+    /// Opens the stack's socket for one of a program's, with this peer's end or without.
+    async fn open_datagrams(
+        self: &Rc<Self>,
+        socket: &Rc<Socket>,
+        peer: Option<(SocketAddr, Watched)>,
+    ) -> Result<Rc<Datagrams<S>>, Errno> {
+        let any = SocketAddr::new(socket.family.any(), 0);
+        let local = socket.local.get().unwrap_or(any);
+        // Whoever had it before lets go first.
+        self.end_datagrams(socket);
+        let (peer, ours) = peer.unzip();
+        let opened = match peer {
+            None => self.net.bind(local),
+            Some(peer) => self
+                .net
+                .connect_datagrams(local, peer)
+                .map(net::socket::Connected::into_inner),
+        };
+        let mut stack = opened.map_err(number)?;
+        self.in_time(stack.ready()).await?;
+        socket.local.set(Some(stack.local()));
+        let datagrams = Rc::new(Datagrams {
+            stack: RefCell::new(stack),
+            peer,
+            ours,
+            ended: Cell::new(false),
+            waiting: RefCell::default(),
+        });
+        let mut all = self.datagrams.borrow_mut();
+        if let Some(other) = all.insert(socket.id, datagrams.clone()) {
+            other.end();
+        }
+        drop(all);
+        let (house, one, of) = (self.clone(), datagrams.clone(), socket.clone());
+        self.spawner.spawn(async move {
+            select(pin!(house.to_program(&of, &one)), pin!(one.ended())).await;
+        });
+        let (one, of) = (datagrams.clone(), socket.clone());
+        if datagrams.ours.is_some() {
+            self.spawner.spawn(async move {
+                select(pin!(one.from_program(&of)), pin!(one.ended())).await;
+            });
+        }
+        Ok(datagrams)
+    }
+
+    /// The stack's socket for this one is to be no more.
+    pub fn end_datagrams(&self, socket: &Socket) {
+        let ended = self.datagrams.borrow_mut().remove(&socket.id);
+        if let Some(ended) = ended {
+            ended.end();
+        }
+    }
+
+    /// Gives a program what comes for it.
+    async fn to_program(self: &Rc<Self>, socket: &Rc<Socket>, datagrams: &Datagrams<S>) {
+        let mut place = vec![0; DATAGRAM_MAX];
+        loop {
+            match datagrams.receive(&mut place).await {
+                Ok((count, from)) => {
+                    let bytes = &place[..count];
+                    let given = match (&datagrams.ours, datagrams.peer) {
+                        (Some(ours), Some(peer)) if (from.ip(), from.port())
+                            == (peer.ip(), peer.port()) =>
+                        {
+                            give(ours, bytes).await
+                        }
+                        (Some(_), _) => Ok(()),
+                        (None, _) => self.send_as(socket, from, bytes).await,
+                    };
+                    if given == Err(Errno::CONNREFUSED) {
+                        return self.left(socket);
+                    }
+                }
+                // The peer does not listen: the next ones may still come.
+                Err(error) => {
+                    socket.error.set(Some(number(error)));
+                    self.clock.sleep(FULL_PAUSE).await;
+                }
+            }
+            socket.arrived();
+        }
+    }
+
+    /// Has a datagram lie in the program's socket as one from this peer.
+    async fn send_as(&self, socket: &Socket, from: SocketAddr, bytes: &[u8]) -> Result<(), Errno> {
+        let to = unix::name(End::Program, socket.id)?;
+        loop {
+            let sent = self.with_sender(from, |sender| {
+                sendto(sender, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to)
+            });
+            match sent {
+                Err(Errno::AGAIN) => self.clock.sleep(FULL_PAUSE).await,
+                other => return other.map(|_| ()),
+            }
+        }
+    }
+
+    /// Does something with the socket that stands for a peer.
+    fn with_sender<T>(
+        &self,
+        peer: SocketAddr,
+        work: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let mut senders = self.senders.borrow_mut();
+        if let Some(sender) = senders.get(&peer) {
+            return work(sender);
+        }
+        if senders.len() >= SENDERS_MAX {
+            senders.clear();
+        }
+        let sender = unix::sender(peer)?;
+        let done = work(&sender);
+        senders.insert(peer, sender);
+        done
+    }
+
+    /// Takes a datagram that lies in the program's socket.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is none.
+    pub fn take_datagram(
+        &self,
+        found: &Found,
+        place: &mut [u8],
+        peeks: bool,
+    ) -> Result<Arrived, Errno> {
+        let mut flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+        if peeks {
+            flags |= RecvFlags::PEEK;
+        }
+        let (count, whole, sender) = recvfrom(&found.program, place, flags)?;
+        let sender = sender.and_then(|sender| SocketAddrUnix::try_from(sender).ok());
+        let named = sender.as_ref().and_then(unix::sent_by);
+        Ok(Arrived {
+            count,
+            whole,
+            from: named.or(found.socket.peer.get()),
+        })
+    }
+
+    /// Gives a program's socket a peer.
+    ///
+    /// # Errors
+    /// Why it has none.
+    pub async fn connect_datagrams(
+        self: &Rc<Self>,
+        found: &Found,
+        peer: SocketAddr,
+    ) -> Result<(), Errno> {
+        let socket = &found.socket;
+        let peer = destination(peer);
+        let ours = unix::make(Transport::Datagrams, End::Datagrams, self.next_number(), true)?;
+        connect(&ours, &unix::name(End::Program, socket.id)?)?;
+        let at = unix::own_name(&ours)?;
+        let ours = self.reactor.watch(ours)?;
+        self.open_datagrams(socket, Some((peer, ours))).await?;
+        connect(&found.program, &at)?;
+        socket.peer.set(Some(peer));
+        socket.state.set(State::Connected { told: true });
+        Ok(())
+    }
+
+    /// Takes a program's socket its peer.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn disconnect_datagrams(self: &Rc<Self>, found: &Found) -> Result<(), Errno> {
+        let socket = &found.socket;
+        connect_unspec(&found.program)?;
+        socket.peer.set(None);
+        socket.state.set(State::Idle);
+        self.open_datagrams(socket, None).await.map(drop)
+    }
+}
+
+/// Waits until a program's socket has room.
+async fn give(ours: &Watched, bytes: &[u8]) -> Result<(), Errno> {
+    let sent = ours.writes(|ours| send(ours, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL));
+    sent.await.map(drop)
+}

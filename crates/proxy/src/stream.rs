@@ -1,0 +1,196 @@
+//! Bytes of a connection: between the program's socket and the stack's, in both directions.
+//!
+//! The program reads and writes a socket of the kernel's, so that no call of it is passed to us.
+//! What it has not read fills that socket's buffer, then the stack's window, and stops the peer.
+
+use crate::error::number;
+use crate::house::House;
+use crate::reactor::Watched;
+use crate::socket::{Control, Socket, State};
+use net::socket::{Error, Sockets, Stream};
+use net::task::{Either, select};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Bytes that are read from a program at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// How a direction has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Whoever sent sends no more.
+    Closed,
+    /// The connection is no more.
+    Broken,
+}
+
+/// What may be changed of a connection while its bytes go back and forth.
+struct Wishes<T>(RefCell<T>);
+
+impl<T: Stream> Control for Wishes<T> {
+    fn no_delay(&self, no_delay: bool) {
+        self.0.borrow_mut().set_no_delay(no_delay);
+    }
+
+    fn keep_alive(&self, idle: Option<Duration>) {
+        self.0.borrow_mut().set_keep_alive(idle);
+    }
+}
+
+/// Begins to move the bytes of a connection. What comes first from the program, so many bytes, is
+/// filler.
+///
+/// # Errors
+/// What the kernel says; the connection is reset then.
+pub fn begin<S: Sockets + 'static>(
+    house: &Rc<House<S>>,
+    socket: Rc<Socket>,
+    stream: S::Stream,
+    ours: OwnedFd,
+    filler: usize,
+) -> Result<(), Errno> {
+    let ours = match house.reactor.watch(ours) {
+        Ok(ours) => Rc::new(ours),
+        Err(errno) => {
+            stream.abort();
+            return Err(errno);
+        }
+    };
+    socket.local.set(Some(stream.local()));
+    socket.peer.set(Some(stream.peer()));
+    let (up, stream) = stream.split();
+    let (down, mut wishes) = stream.split();
+    let options = socket.options.borrow().clone();
+    if options.no_delay() {
+        wishes.set_no_delay(true);
+    }
+    if let Some(idle) = options.keep_alive() {
+        wishes.set_keep_alive(Some(idle));
+    }
+    *socket.control.borrow_mut() = Some(Box::new(Wishes(RefCell::new(wishes))));
+    house.count(|counts| counts.connections += 1);
+    let house = house.clone();
+    house.clone().spawner.spawn(async move {
+        serve::<S>(&house, &socket, (up, down), &ours, filler).await;
+        house.forget(&socket);
+    });
+    Ok(())
+}
+
+/// Moves bytes until both directions have ended.
+async fn serve<S: Sockets + 'static>(
+    house: &Rc<House<S>>,
+    socket: &Rc<Socket>,
+    (mut up, mut down): (S::Stream, S::Stream),
+    ours: &Watched,
+    filler: usize,
+) {
+    let result = both(&mut up, &mut down, ours, filler).await;
+    socket.state.set(State::Over);
+    match result {
+        // Nobody has the program's end any more.
+        _ if ours.is_hung_up() => {
+            if socket.options.borrow().resets() || result.is_err() {
+                up.abort();
+            }
+        }
+        Ok(()) => {}
+        Err(Broken::Stack(error)) => {
+            socket.error.set(Some(number(error)));
+            reset(house, socket);
+            up.abort();
+        }
+        Err(Broken::Program) => up.abort(),
+    }
+}
+
+/// Moves bytes in both directions.
+async fn both<T: Stream>(
+    up: &mut T,
+    down: &mut T,
+    ours: &Watched,
+    filler: usize,
+) -> Result<(), Broken> {
+    let mut sending = pin!(from_program(up, ours, filler));
+    let mut receiving = pin!(to_program(down, ours));
+    match select(sending.as_mut(), receiving.as_mut()).await {
+        Either::First(Ok(())) => receiving.await.map(|_| ()),
+        Either::Second(Ok(End::Closed)) => sending.await,
+        Either::Second(Ok(End::Broken)) => Ok(()),
+        Either::First(Err(error)) | Either::Second(Err(error)) => Err(error),
+    }
+}
+
+/// Why a connection is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Broken {
+    /// The stack says so.
+    Stack(Error),
+    /// The program has gone and left something unread, or nobody takes what comes.
+    Program,
+}
+
+/// Moves what the program writes, until it writes no more.
+async fn from_program<T: Stream>(
+    stream: &mut T,
+    ours: &Watched,
+    mut filler: usize,
+) -> Result<(), Broken> {
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let read = ours.reads(|ours| {
+            let (count, _) = recv(ours, &mut piece[..], RecvFlags::DONTWAIT)?;
+            Ok(count)
+        });
+        // It is gone, and has not read all that we wrote (ECONNRESET).
+        let count = read.await.map_err(|_| Broken::Program)?;
+        if count == 0 {
+            stream.shutdown();
+            return Ok(());
+        }
+        let skipped = filler.min(count);
+        filler -= skipped;
+        if skipped < count {
+            let written = stream.write(&piece[skipped..count]).await;
+            written.map_err(Broken::Stack)?;
+        }
+    }
+}
+
+/// Moves what comes to the program, until nothing comes any more or nobody is there to take it.
+async fn to_program<T: Stream>(stream: &mut T, ours: &Watched) -> Result<End, Broken> {
+    loop {
+        let next = select(pin!(stream.take()), pin!(ours.hung_up())).await;
+        let bytes = match next {
+            Either::First(Ok(Some(bytes))) => bytes,
+            Either::First(Ok(None)) => {
+                // It may be gone already.
+                let _ = shutdown(ours, Shutdown::Write);
+                return Ok(End::Closed);
+            }
+            Either::First(Err(error)) => return Err(Broken::Stack(error)),
+            Either::Second(()) => return Ok(End::Broken),
+        };
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let written = ours.writes(|ours| {
+                send(ours, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+            });
+            let count = written.await.map_err(|_| Broken::Program)?;
+            rest = &rest[count..];
+        }
+    }
+}
+
+/// Has the program's end say that the connection was reset: the kernel's sockets do so if the other
+/// one is closed before it has read everything. So the program's end is written to, by us.
+fn reset<S: Sockets + 'static>(house: &Rc<House<S>>, socket: &Socket) {
+    if let Some(program) = house.program_end(socket) {
+        let _ = send(&program, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+}

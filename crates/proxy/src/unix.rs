@@ -1,0 +1,303 @@
+//! What a program has in the place of a socket of IP: one of the kernel's own between processes
+//! (unix(7)), at whose other end we are.
+//!
+//! It is made without an end, as the program's `socket` returns it. A later `connect` or `listen` is
+//! done in place, on a duplicate: number, flags and whatever waits for it stay the program's. The
+//! sockets have names of a network namespace in which only this process is. A name says which
+//! socket it is, and by a name we see whether anybody still has it.
+
+use crate::option::Transport;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_send_buffer_size;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    getpeername, getsockname, listen, send, socket_with,
+};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Connections that wait at the meeting point: we take each one at once.
+const MEETING_BACKLOG: i32 = 64;
+/// A socket can be written while what was written and not read is less than this part of its
+/// buffer (Linux's `unix_writable`).
+const WRITABLE_PART: usize = 4;
+/// More than that, for what the kernel counts beside the bytes.
+const FILLER_MORE: usize = 16 << 10;
+/// What the names of those who send in a peer's name begin with.
+const SENDER: char = 'a';
+/// Zeros in front of what a program writes.
+static FILLER: [u8; 1 << 20] = [0; 1 << 20];
+
+/// Which end of a pair has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The program's.
+    Program,
+    /// Ours, of a connection that came to it.
+    Ours,
+    /// Ours, of datagrams.
+    Datagrams,
+}
+
+impl End {
+    fn letter(self) -> char {
+        match self {
+            Self::Program => 'p',
+            Self::Ours => 'o',
+            Self::Datagrams => 'd',
+        }
+    }
+}
+
+/// The name of an end of socket `id`.
+///
+/// # Errors
+/// None: it is short enough.
+pub fn name(end: End, id: u64) -> Result<SocketAddrUnix, Errno> {
+    SocketAddrUnix::new_abstract_name(format!("{}{id:x}", end.letter()).as_bytes())
+}
+
+/// Which socket has this name at this end.
+fn id(end: End, address: &SocketAddrUnix) -> Option<u64> {
+    let name = std::str::from_utf8(address.abstract_name()?).ok()?;
+    u64::from_str_radix(name.strip_prefix(end.letter())?, 16).ok()
+}
+
+fn kind(transport: Transport) -> SocketType {
+    match transport {
+        Transport::Stream => SocketType::STREAM,
+        Transport::Datagrams => SocketType::DGRAM,
+    }
+}
+
+/// A socket that is end `end` of socket `id`.
+///
+/// # Errors
+/// `EADDRINUSE` if there is one; `EMFILE`, `ENFILE`.
+pub fn make(
+    transport: Transport,
+    end: End,
+    id: u64,
+    does_not_block: bool,
+) -> Result<OwnedFd, Errno> {
+    let mut flags = SocketFlags::CLOEXEC;
+    if does_not_block {
+        flags |= SocketFlags::NONBLOCK;
+    }
+    let socket = socket_with(AddressFamily::UNIX, kind(transport), flags, None)?;
+    bind(&socket, &name(end, id)?)?;
+    Ok(socket)
+}
+
+/// A socket that sends datagrams in the name of a peer.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
+pub fn sender(peer: SocketAddr) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    let name = format!("{SENDER}{peer}");
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    Ok(socket)
+}
+
+/// The peer in whose name a datagram was sent.
+pub fn sent_by(sender: &SocketAddrUnix) -> Option<SocketAddr> {
+    let name = std::str::from_utf8(sender.abstract_name()?).ok()?;
+    name.strip_prefix(SENDER)?.parse().ok()
+}
+
+/// The name of a socket.
+///
+/// # Errors
+/// What the kernel says.
+pub fn own_name(socket: &OwnedFd) -> Result<SocketAddrUnix, Errno> {
+    SocketAddrUnix::try_from(getsockname(socket)?)
+}
+
+/// Whether anybody has the program's end of socket `id`.
+pub fn is_alive(transport: Transport, id: u64) -> bool {
+    match make(transport, End::Program, id, true) {
+        Ok(_) => false,
+        Err(errno) => errno == Errno::ADDRINUSE,
+    }
+}
+
+/// Where programs' connections and our ends of them meet.
+pub struct Meeting {
+    listener: OwnedFd,
+    name: SocketAddrUnix,
+}
+
+impl Meeting {
+    /// A new one.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn new() -> Result<Self, Errno> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let name = SocketAddrUnix::new_abstract_name(b"meeting")?;
+        bind(&listener, &name)?;
+        listen(&listener, MEETING_BACKLOG)?;
+        Ok(Self { listener, name })
+    }
+
+    /// Connects socket `id`, of which `program` is a duplicate; our end of it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn join(&self, program: &OwnedFd, id: u64) -> Result<OwnedFd, Errno> {
+        connect(program, &self.name)?;
+        for _ in 0..=MEETING_BACKLOG {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let ours = accept_with(&self.listener, flags)?;
+            if peer(&ours, End::Program) == Some(id) {
+                return Ok(ours);
+            }
+            // Whoever else has found the way here is not wanted.
+        }
+        Err(Errno::CONNABORTED)
+    }
+}
+
+/// Which socket is at the other end of this one.
+pub fn peer(socket: &OwnedFd, end: End) -> Option<u64> {
+    let address = getpeername(socket).ok()??;
+    id(end, &SocketAddrUnix::try_from(address).ok()?)
+}
+
+/// Has the program's listening socket `listener` see a connection, which is `id`; our end of it.
+///
+/// # Errors
+/// `EAGAIN` if no more may wait there, `ECONNREFUSED` if nobody listens any more.
+pub fn offer(listener: u64, id: u64) -> Result<OwnedFd, Errno> {
+    let ours = make(Transport::Stream, End::Ours, id, true)?;
+    connect(&ours, &name(End::Program, listener)?)?;
+    Ok(ours)
+}
+
+/// Takes a connection off a program's listening socket, for the program; `EAGAIN` if there is none.
+/// Nobody else takes any: the kernel passes each such call to us.
+///
+/// # Errors
+/// What the kernel says.
+pub fn take(listener: &OwnedFd, does_not_block: bool) -> Result<OwnedFd, Errno> {
+    if !is_ready(listener, PollFlags::IN)? {
+        return Err(Errno::AGAIN);
+    }
+    let mut flags = SocketFlags::CLOEXEC;
+    if does_not_block {
+        flags |= SocketFlags::NONBLOCK;
+    }
+    accept_with(listener, flags)
+}
+
+/// Whether a socket is ready now.
+///
+/// # Errors
+/// What the kernel says.
+pub fn is_ready(socket: impl AsFd, flags: PollFlags) -> Result<bool, Errno> {
+    let mut ready = [PollFd::new(&socket, flags)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    Ok(poll(&mut ready, Some(&now))? > 0)
+}
+
+/// Writes zeros into a connected socket until it cannot be written, as one whose connection is not
+/// open yet; how many, which are the first that come out at the other end.
+///
+/// # Errors
+/// What the kernel says.
+pub fn fill(program: &OwnedFd) -> Result<usize, Errno> {
+    let room = socket_send_buffer_size(program)?;
+    let count = (room / WRITABLE_PART + FILLER_MORE).min(FILLER.len());
+    send(program, &FILLER[..count], SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linux::namespace;
+    use rustix::net::RecvFlags;
+    use rustix::net::recv;
+
+    /// Names are of a network namespace: each test has one of its own, where it may.
+    fn alone(test: impl FnOnce() + Send) {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                namespace::unshare_network().expect("network namespaces need root here");
+                test();
+            });
+        });
+    }
+
+    #[test]
+    fn a_name_says_which_socket_it_is() {
+        for end in [End::Program, End::Ours] {
+            let address = name(end, 0xfeed).unwrap();
+            assert_eq!(id(end, &address), Some(0xfeed));
+        }
+        assert_eq!(id(End::Ours, &name(End::Program, 1).unwrap()), None);
+        assert_eq!(id(End::Ours, &SocketAddrUnix::new_unnamed()), None);
+    }
+
+    #[test]
+    fn a_connection_that_is_not_open_cannot_be_written() {
+        alone(|| {
+            let meeting = Meeting::new().unwrap();
+            let program = make(Transport::Stream, End::Program, 1, true).unwrap();
+            let ours = meeting.join(&program, 1).unwrap();
+            assert!(is_ready(&program, PollFlags::OUT).unwrap());
+            let count = fill(&program).unwrap();
+            assert!(!is_ready(&program, PollFlags::OUT).unwrap());
+            let mut place = vec![0; count];
+            let (read, _) = recv(&ours, &mut *place, RecvFlags::empty()).unwrap();
+            assert_eq!(read, count);
+            assert!(is_ready(&program, PollFlags::OUT).unwrap());
+        });
+    }
+
+    #[test]
+    fn who_is_gone_is_seen_by_its_name() {
+        alone(|| {
+            for transport in [Transport::Stream, Transport::Datagrams] {
+                let program = make(transport, End::Program, 7, false).unwrap();
+                assert!(is_alive(transport, 7));
+                drop(program);
+                assert!(!is_alive(transport, 7));
+            }
+        });
+    }
+
+    #[test]
+    fn a_stranger_at_the_meeting_point_is_turned_away() {
+        alone(|| {
+            let meeting = Meeting::new().unwrap();
+            let stranger = make(Transport::Stream, End::Program, 9, true).unwrap();
+            connect(&stranger, &meeting.name).unwrap();
+            let program = make(Transport::Stream, End::Program, 1, true).unwrap();
+            let ours = meeting.join(&program, 1).unwrap();
+            assert_eq!(peer(&ours, End::Program), Some(1));
+            assert!(is_ready(&stranger, PollFlags::HUP).unwrap());
+        });
+    }
+
+    #[test]
+    fn a_connection_that_comes_is_known_by_our_ends_name() {
+        alone(|| {
+            let listener = make(Transport::Stream, End::Program, 1, false).unwrap();
+            assert_eq!(offer(1, 2).unwrap_err(), Errno::CONNREFUSED);
+            listen(&listener, 1).unwrap();
+            assert_eq!(take(&listener, false).unwrap_err(), Errno::AGAIN);
+            let ours = offer(1, 2).unwrap();
+            let theirs = take(&listener, false).unwrap();
+            assert_eq!(peer(&theirs, End::Ours), Some(2));
+            drop(ours);
+            assert!(is_ready(&theirs, PollFlags::IN).unwrap());
+        });
+    }
+}
