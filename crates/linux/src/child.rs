@@ -20,12 +20,17 @@ pub(crate) fn stand_apart() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(own))?)
 }
 
+/// From now on this process is killed when its parent ends.
+pub(crate) fn end_with_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
 /// From now on this process is killed when its parent, process `parent`, ends.
 ///
 /// # Errors
 /// `ESRCH` if its parent is another process, or has ended already; what the kernel says.
 pub fn die_with(parent: i32) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    end_with_parent()?;
     // It may have ended before the signal was asked for.
     if Pid::as_raw(rustix::process::getppid()) != parent {
         return Err(Errno::SRCH.into());

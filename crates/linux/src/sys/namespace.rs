@@ -70,6 +70,39 @@ pub fn enter_user() -> Result<(), Error> {
     map("/proc/self/gid_map", &format!("0 {} 1", group.as_raw()))
 }
 
+/// Moves the process into new namespaces: of users, in which it is nobody until its parent has
+/// called [`map_child`]; of its network, its mounts, and of the processes that it starts.
+///
+/// # Errors
+/// [`Error::UnshareUser`], with `EINVAL` if the process has more than one thread.
+pub fn enter_all() -> Result<(), Error> {
+    let all = UnshareFlags::NEWUSER
+        | UnshareFlags::NEWNET
+        | UnshareFlags::NEWNS
+        | UnshareFlags::NEWPID
+        | UnshareFlags::NEWIPC;
+    unshare(all).map_err(Error::UnshareUser)
+}
+
+/// Gives the users and groups of a child in a namespace of its own the numbers that they have
+/// outside; the one user and group `user` and `group`, where this process is not to have more.
+///
+/// # Errors
+/// [`Error::Map`]
+pub fn map_child(child: u32, alone: Option<(u32, u32)>) -> Result<(), Error> {
+    let [users, groups] = match alone {
+        // This process is 0 where it is.
+        Some((user, group)) => [user, group].map(|id| format!("{id} 0 1")),
+        None => [const { "0 0 4294967295" }; 2].map(str::to_owned),
+    };
+    let write = |file: &'static str, line: &str| {
+        let path = format!("/proc/{child}/{file}");
+        fs::write(path, line).map_err(|source| Error::Map { file, source })
+    };
+    write("uid_map", &users)?;
+    write("gid_map", &groups)
+}
+
 fn map(file: &'static str, line: &str) -> Result<(), Error> {
     fs::write(file, line).map_err(|source| Error::Map { file, source })
 }

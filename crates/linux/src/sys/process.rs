@@ -2,7 +2,7 @@
 //! with a program of its own, which would have to be loaded and relocated.
 
 use super::signal::{self, Held};
-use crate::child::stand_apart;
+use crate::child::{end_with_parent, stand_apart};
 pub use crate::child::{Child, die_with};
 use abi::exit;
 use rustix::process::Pid;
@@ -37,6 +37,16 @@ pub fn fork(name: &CStr, held: &Held, child: impl FnOnce() -> i32) -> io::Result
 /// Those of [`fork`].
 pub fn fork_apart(name: &CStr, held: &Held, child: impl FnOnce() -> i32) -> io::Result<Child> {
     copy(|| begin(name, held, stand_apart, child))
+}
+
+/// The same as [`fork`] for a child that is the first process of a namespace of processes, if this
+/// one has made one: it has no number of its parent's. It ends at once when this process ends from
+/// then on; whether it has ended already, the child sees by whatever else joins them.
+///
+/// # Errors
+/// Those of [`fork`].
+pub fn fork_first(name: &CStr, held: &Held, child: impl FnOnce() -> i32) -> io::Result<Child> {
+    copy(|| begin(name, held, end_with_parent, child))
 }
 
 /// Runs `child`, which is [`begin`], in a child process that ends with the status it returns.

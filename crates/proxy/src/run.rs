@@ -1,0 +1,166 @@
+//! The one thread that answers a program, until the program ends.
+
+use crate::calls;
+use crate::house::{Counts, House};
+use crate::reactor::{EVENTS_MAX, Reactor};
+use crate::start::{Reason, Started};
+use crate::unix::is_ready;
+use linux::process::Child;
+use linux::signal::Held;
+use net::socket::Sockets;
+use net::task::{Clock, Executor};
+use net::turn::{TASKS_PER_TURN, sleep_until, turn};
+use ports::Instant;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+
+/// Calls that are answered before others have their turn.
+const CALLS_PER_TURN: usize = 64;
+/// The shell's status of a program that a signal has ended, less the signal.
+const BY_SIGNAL: i32 = 128;
+/// What the epoll set says of calls, and of signals.
+const CALLS: u64 = Reactor::OTHERS;
+const SIGNALS: u64 = Reactor::OTHERS + 1;
+/// What it says of whatever [`Below`] has registered there.
+pub const BELOW: u64 = Reactor::OTHERS + 2;
+
+/// What sockets rest on: a link to a stack, or the host.
+pub trait Below {
+    /// Takes in what has come; whether there was anything.
+    fn receive(&mut self, now: Instant) -> bool;
+
+    /// Sends what is to be sent.
+    fn flush(&mut self);
+
+    /// When [`Self::receive`] has something to do although nothing has come.
+    fn deadline(&self) -> Instant;
+
+    /// Sleeps in this set until something is ready, which is put into `events`, or the deadline has
+    /// passed; for ever if there is none.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn wait(
+        &mut self,
+        epoll: BorrowedFd<'_>,
+        deadline: Option<Instant>,
+        events: &mut Vec<Event>,
+    ) -> io::Result<()>;
+}
+
+/// What a run was.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// The program's status; 128 and the signal, if a signal has ended it.
+    pub status: i32,
+    /// What was counted.
+    pub counts: Counts,
+    /// Sockets that were left: those of whatever the program has left behind.
+    pub sockets: usize,
+}
+
+/// The time since some moment: `CLOCK_MONOTONIC`.
+pub fn now() -> Instant {
+    crate::link::now()
+}
+
+/// Lets a program begin, and answers it until it ends. Its sockets are those of `net`, which rests
+/// on `below`.
+///
+/// # Errors
+/// What the kernel says.
+pub fn run<S: Sockets + 'static>(
+    started: Started,
+    held: &Held,
+    reactor: Rc<Reactor>,
+    net: impl FnOnce(&Rc<Reactor>) -> S,
+    below: &mut impl Below,
+    ready: impl FnOnce(),
+) -> Result<Ended, Reason> {
+    let step = |step| move |error: Errno| Reason::System(step, error.into());
+    let signals = held.descriptor().map_err(|error| Reason::System("signals", error))?;
+    let mut executor = Executor::new();
+    let clock = Clock::default();
+    clock.set(now());
+    let (keeper, listener) = started.go()?;
+    let net = net(&reactor);
+    let spawner = executor.spawner();
+    let house = House::new(net, listener, reactor.clone(), spawner, clock.clone());
+    let house = house.map_err(step("sockets"))?;
+    for (descriptor, data) in [(house.listener(), CALLS), (signals.as_fd(), SIGNALS)] {
+        let data = EventData::new_u64(data);
+        epoll::add(reactor.epoll(), descriptor, data, EventFlags::IN).map_err(step("epoll"))?;
+    }
+    executor.spawner().spawn(house.clone().look_after());
+    ready();
+    let mut events = Vec::with_capacity(EVENTS_MAX);
+    let mut has_calls = false;
+    loop {
+        let time = now();
+        if std::mem::take(&mut has_calls) {
+            answer(&house).map_err(step("calls"))?;
+        }
+        let receive = |below: &mut &mut _| Below::receive(*below, time);
+        let flush = |below: &mut &mut _| {
+            Below::flush(*below);
+            true
+        };
+        let tasks = (&mut executor, &clock);
+        let idle = turn(&mut &mut *below, tasks, TASKS_PER_TURN, time, receive, flush);
+        let deadlines = clock.deadline().into_iter().chain([below.deadline()]);
+        let until = sleep_until(idle, deadlines);
+        let waited = below.wait(reactor.epoll(), until, &mut events);
+        waited.map_err(|error| Reason::System("epoll", error))?;
+        reactor.dispatch(&events);
+        for event in &events {
+            match event.data.u64() {
+                CALLS => has_calls = true,
+                SIGNALS => {
+                    if let Some(status) = heed(held, &keeper) {
+                        return Ok(Ended {
+                            status,
+                            counts: house.counts.get(),
+                            sockets: house.table.borrow().len(),
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Answers the calls that wait.
+fn answer<S: Sockets + 'static>(house: &Rc<House<S>>) -> Result<(), Errno> {
+    for _ in 0..CALLS_PER_TURN {
+        // To take one waits if there is none.
+        if !is_ready(house.listener(), PollFlags::IN)? {
+            break;
+        }
+        if let Some(caller) = house.next_call()? {
+            calls::answer(house, caller);
+        }
+    }
+    Ok(())
+}
+
+/// Passes signals on; how the program has ended, if it has.
+fn heed(held: &Held, keeper: &Child) -> Option<i32> {
+    let keeper = Pid::from_raw(keeper.id().cast_signed())?;
+    while let Some(signal) = held.take() {
+        if signal != Signal::CHILD {
+            let _ = rustix::process::kill_process(keeper, signal);
+            continue;
+        }
+        if let Ok(Some((_, status))) = waitpid(Some(keeper), WaitOptions::NOHANG) {
+            let by_signal = status.terminating_signal().map(|number| BY_SIGNAL + number);
+            return status.exit_status().or(by_signal);
+        }
+    }
+    None
+}

@@ -1,0 +1,383 @@
+//! A program, started in namespaces of its own, with a filter that passes its socket calls to us.
+//!
+//! There are three processes. The *keeper*, our child, makes the namespaces and the filter, and is
+//! the parent of *the first* in the namespace of processes. That one is the parent of the program,
+//! and takes what becomes an orphan. When the first ends, the kernel ends whoever is left there; so
+//! nothing outlives the program, nor us.
+
+use crate::filter;
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError,
+};
+use linux::namespace;
+use linux::process::{self, Child};
+use linux::signal::Held;
+use linux::interface::Interfaces;
+use linux::{descriptor, notify};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, read, write};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions};
+use rustix::process::{pidfd_getfd, pidfd_open, waitpid};
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fmt, io};
+
+/// What ends the program's wait to begin.
+const GO: [u8; 1] = [1];
+/// The exit status of a program that is not there, and of one that cannot be started: the shell's.
+const NOT_FOUND: i32 = 127;
+const NOT_STARTED: i32 = 126;
+/// The shell's status of a program that a signal has ended, less the signal.
+const BY_SIGNAL: i32 = 128;
+/// The name under which a loopback interface is there.
+const LOOPBACK: &str = "lo";
+/// What programs cannot do without: their loader and libraries, and devices that are no devices.
+const NEEDED_TO_RUN: [&str; 8] = [
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/bin",
+    "/sbin",
+    "/etc/ld.so.cache",
+    "/etc/ssl",
+    "/proc",
+];
+const NEEDED_DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/tty",
+];
+
+/// What is to be started.
+#[derive(Debug, Default)]
+pub struct Program {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// What it may read; everything that its user may, if there is neither this nor `write`.
+    pub read: Vec<PathBuf>,
+    /// What it may read and write.
+    pub write: Vec<PathBuf>,
+    /// Who answers its questions for names, if not who answers the host's.
+    pub resolver: Option<PathBuf>,
+}
+
+/// Why a program was not started.
+#[derive(Debug)]
+pub enum Reason {
+    /// No namespace.
+    Namespace(namespace::Error),
+    /// No rules of files.
+    Files(RulesetError),
+    /// A path that it is to see is not there.
+    Path(PathBuf, PathFdError),
+    /// A step that the kernel refuses.
+    System(&'static str, io::Error),
+    /// The keeper has ended, and has said why.
+    Ended,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Namespace(why) => write!(
+                f,
+                "{why}; a program has namespaces of its own: see outboard doctor, or type: \
+                 sudo sysctl kernel.unprivileged_userns_clone=1"
+            ),
+            Self::Files(why) => write!(f, "what it may see cannot be restricted: {why}"),
+            Self::Path(path, why) => write!(f, "{}: {why}", path.display()),
+            Self::System(step, why) => write!(f, "{step}: {why}"),
+            Self::Ended => f.write_str("it has ended before it began"),
+        }
+    }
+}
+
+impl std::error::Error for Reason {}
+
+impl From<namespace::Error> for Reason {
+    fn from(why: namespace::Error) -> Self {
+        Self::Namespace(why)
+    }
+}
+
+fn system<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> Reason {
+    move |error| Reason::System(step, error.into())
+}
+
+/// A program that waits to begin.
+#[derive(Debug)]
+pub struct Started {
+    /// The keeper, which ends as the program does.
+    pub keeper: Child,
+    /// Where its calls come to.
+    pub listener: OwnedFd,
+    go: OwnedFd,
+}
+
+impl Started {
+    /// Lets it begin.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn go(self) -> Result<(Child, OwnedFd), Reason> {
+        let Self {
+            keeper,
+            listener,
+            go,
+        } = self;
+        write(&go, &GO).map_err(|_| Reason::Ended)?;
+        Ok((keeper, listener))
+    }
+}
+
+/// Starts `program`, which waits until it is let go. The calling process is in a network namespace
+/// of its own afterwards, in which there is nothing. It has one thread, and holds back the signals
+/// `held`, which go to the program.
+///
+/// # Errors
+/// Why it was not started.
+pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
+    let ids = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    // Names of sockets are of a network: in ours, nobody else is.
+    let alone = match namespace::unshare_network() {
+        Ok(()) => None,
+        Err(_) => {
+            namespace::enter_user()?;
+            namespace::unshare_network()?;
+            Some(ids)
+        }
+    };
+    lengthen_queues();
+    let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(system("pipe"));
+    let (said, says) = pipe()?;
+    let (hears, tell) = pipe()?;
+    let (waits, go) = pipe()?;
+    let keeper = process::fork(c"proxy-keeper", held, || {
+        let kept = [says.as_raw_fd(), hears.as_raw_fd(), waits.as_raw_fd()];
+        if descriptor::close_all_but(&mut [0, 1, 2, kept[0], kept[1], kept[2]]).is_err() {
+            return NOT_STARTED;
+        }
+        match keep(&program, held, &says, &hears, &waits) {
+            Ok(status) => status,
+            Err(why) => {
+                eprintln!("outboard-proxy: {}: {why}", name(&program));
+                NOT_STARTED
+            }
+        }
+    });
+    let keeper = keeper.map_err(system("fork"))?;
+    drop((says, hears, waits));
+    hear(&said)?;
+    namespace::map_child(keeper.id(), alone)?;
+    write(&tell, &GO).map_err(|_| Reason::Ended)?;
+    let number = hear_number(&said)?;
+    let pid = Pid::from_raw(keeper.id().cast_signed()).ok_or(Reason::Ended)?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(system("pidfd_open"))?;
+    let listener = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty());
+    let listener = listener.map_err(system("pidfd_getfd"))?;
+    write(&tell, &GO).map_err(|_| Reason::Ended)?;
+    Ok(Started {
+        keeper,
+        listener,
+        go,
+    })
+}
+
+/// What a program is called.
+fn name(program: &Program) -> String {
+    let first = program.command.first();
+    first.map_or(String::new(), |first| first.to_string_lossy().into_owned())
+}
+
+/// Datagrams that may wait in a socket, as many as Linux may have of a network's. Where that cannot
+/// be said there are ten, and more wait with us.
+fn lengthen_queues() {
+    const DATAGRAMS: &str = "512";
+    let _ = std::fs::write("/proc/sys/net/unix/max_dgram_qlen", DATAGRAMS);
+}
+
+/// Waits for a byte.
+fn hear(from: &OwnedFd) -> Result<(), Reason> {
+    let mut byte = [0];
+    match read(from, &mut byte) {
+        Ok(1) => Ok(()),
+        _ => Err(Reason::Ended),
+    }
+}
+
+/// Waits for the number of a descriptor.
+fn hear_number(from: &OwnedFd) -> Result<i32, Reason> {
+    let mut bytes = [0; 4];
+    // A pipe hands over what was written at once as a whole.
+    match read(from, &mut bytes) {
+        Ok(4) => Ok(i32::from_ne_bytes(bytes)),
+        _ => Err(Reason::Ended),
+    }
+}
+
+/// The keeper.
+fn keep(
+    program: &Program,
+    held: &Held,
+    says: &OwnedFd,
+    hears: &OwnedFd,
+    waits: &OwnedFd,
+) -> Result<i32, Reason> {
+    namespace::enter_all()?;
+    write(says, &GO).map_err(system("write"))?;
+    hear(hears)?;
+    let up = Interfaces::here().and_then(|here| here.bring_up(LOOPBACK));
+    up.map_err(system("loopback interface"))?;
+    if let Some(resolver) = &program.resolver {
+        see_resolver(resolver)?;
+    }
+    let listener = notify::listen(&filter::program()).map_err(system("filter of calls"))?;
+    let number = listener.as_raw_fd().to_ne_bytes();
+    write(says, &number).map_err(system("write"))?;
+    hear(hears)?;
+    drop(listener);
+    let first = process::fork_first(c"proxy-first", held, || {
+        let status = first(program, held, waits, hears);
+        status.unwrap_or_else(|why| {
+            eprintln!("outboard-proxy: {}: {why}", name(program));
+            NOT_STARTED
+        })
+    });
+    let first = first.map_err(system("fork"))?;
+    let status = first.attend(held).map_err(system("wait"))?;
+    Ok(match status.code() {
+        Some(code) => code,
+        None => NOT_STARTED,
+    })
+}
+
+/// Shows the program another file in the place of `/etc/resolv.conf`.
+fn see_resolver(file: &Path) -> Result<(), Reason> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(system("mounts"))?;
+    mount(file, "/etc/resolv.conf", c"", MountFlags::BIND, None)
+        .map_err(system("/etc/resolv.conf"))
+}
+
+/// Takes all files from this process but those that the program is to see.
+fn restrict(program: &Program) -> Result<(), Reason> {
+    if program.read.is_empty() && program.write.is_empty() {
+        return Ok(());
+    }
+    // Kernels that know less restrict less.
+    let known = ABI::V5;
+    let reads = AccessFs::from_read(known);
+    let all = AccessFs::from_all(known);
+    let set = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all);
+    let mut set = set.and_then(Ruleset::create).map_err(Reason::Files)?;
+    let asked = |paths: &[PathBuf], access| {
+        let one = move |path: &PathBuf| (path.clone(), access, true);
+        paths.iter().map(one).collect::<Vec<_>>()
+    };
+    let needed = |paths: &[&str], access| {
+        let one = move |path: &&str| (PathBuf::from(path), access, false);
+        paths.iter().map(one).collect::<Vec<_>>()
+    };
+    let rules = [
+        asked(&program.read, reads),
+        asked(&program.write, all),
+        needed(&NEEDED_TO_RUN, reads),
+        needed(&NEEDED_DEVICES, all),
+    ];
+    for (path, access, must) in rules.concat() {
+        let at = match PathFd::new(&path) {
+            Ok(at) => at,
+            Err(_) if !must => continue,
+            Err(why) => return Err(Reason::Path(path, why)),
+        };
+        let is_file = !path.is_dir();
+        let access = match is_file {
+            true => access & AccessFs::from_file(known),
+            false => access,
+        };
+        set = set.add_rule(PathBeneath::new(at, access)).map_err(Reason::Files)?;
+    }
+    set.restrict_self().map(drop).map_err(Reason::Files)
+}
+
+/// The first process of the program's namespace.
+fn first(
+    program: &Program,
+    held: &Held,
+    waits: &OwnedFd,
+    keepers: &OwnedFd,
+) -> Result<i32, Reason> {
+    // The keeper may have ended before it was agreed that we end with it.
+    if is_closed(keepers).map_err(system("poll"))? {
+        return Err(Reason::Ended);
+    }
+    // What is in /proc is to be of this namespace. Where that may not be, in some containers, the
+    // program sees the host's.
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let _ = mount(c"proc", c"/proc", c"proc", flags, None);
+    restrict(program)?;
+    let child = process::fork(c"proxy-program", held, || run(program, waits));
+    let child = child.map_err(system("fork"))?;
+    attend(&child, held).map_err(system("wait"))
+}
+
+/// Whether nobody has the other end of this pipe.
+fn is_closed(pipe: &OwnedFd) -> Result<bool, Errno> {
+    let mut ends = [PollFd::new(pipe, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    Ok(poll(&mut ends, Some(&now))? > 0)
+}
+
+/// Passes signals on to the program, and takes what becomes an orphan, until the program has ended;
+/// its status.
+fn attend(child: &Child, held: &Held) -> io::Result<i32> {
+    let program = Pid::from_raw(child.id().cast_signed());
+    loop {
+        let signal = held.wait()?;
+        if signal != Signal::CHILD {
+            if let Some(program) = program {
+                let _ = rustix::process::kill_process(program, signal);
+            }
+            continue;
+        }
+        // As many as have ended: one signal may stand for several.
+        while let Ok(Some((ended, status))) = waitpid(None, WaitOptions::NOHANG) {
+            if Some(ended) == program {
+                let by_signal = || status.terminating_signal().map(|number| BY_SIGNAL + number);
+                return Ok(status.exit_status().or_else(by_signal).unwrap_or(NOT_STARTED));
+            }
+        }
+    }
+}
+
+/// The program, from its first instruction on.
+fn run(program: &Program, waits: &OwnedFd) -> i32 {
+    if hear(waits).is_err() {
+        return NOT_STARTED;
+    }
+    let Some((path, arguments)) = program.command.split_first() else {
+        return NOT_STARTED;
+    };
+    let error = Command::new(path).args(arguments).exec();
+    eprintln!("outboard-proxy: {}: {error}", name(program));
+    match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_STARTED,
+    }
+}
