@@ -5,5 +5,6 @@ pub(crate) mod ioctl;
 pub mod namespace;
 pub mod packet;
 pub mod process;
+pub mod shared;
 pub mod signal;
 pub mod tap;
