@@ -16,6 +16,7 @@
 //! | [`packet`] | sockets that transmit whole frames | `packet(7)` |
 //! | [`pci`] | addresses and classes of devices; what sysfs says of them | `sysfs-bus-pci` |
 //! | [`process`] | children that are copies of this process | `fork(2)` |
+//! | [`shared`] | memory of links, mapped | `mmap(2)` |
 //! | [`signal`] | dispositions, and signals that wait | `signal(7)` |
 //! | [`tap`] | Ethernet interfaces whose frames a process reads and writes | `tuntap.rst` |
 //!
@@ -33,4 +34,4 @@ pub mod netlink;
 pub mod pci;
 mod sys;
 
-pub use sys::{descriptor, namespace, notify, packet, process, signal, tap};
+pub use sys::{descriptor, namespace, notify, packet, process, shared, signal, tap};

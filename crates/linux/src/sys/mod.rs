@@ -6,5 +6,6 @@ pub mod namespace;
 pub mod notify;
 pub mod packet;
 pub mod process;
+pub mod shared;
 pub mod signal;
 pub mod tap;

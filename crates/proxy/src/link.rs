@@ -1,1 +1,0 @@
-//! This process's end of a link that carries sockets.
