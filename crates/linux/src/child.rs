@@ -22,7 +22,9 @@ pub(crate) fn stand_apart() -> io::Result<()> {
 
 /// From now on this process is killed when its parent ends.
 pub(crate) fn end_with_parent() -> io::Result<()> {
-    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+    Ok(rustix::process::set_parent_process_death_signal(Some(
+        Signal::KILL,
+    ))?)
 }
 
 /// From now on this process is killed when its parent, process `parent`, ends.

@@ -48,6 +48,7 @@ pub mod metrics;
 pub mod model;
 pub mod new;
 pub mod pci;
+pub mod proxy;
 pub mod ps;
 pub mod rules;
 pub mod run;

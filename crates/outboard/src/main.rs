@@ -8,8 +8,8 @@ mod demo;
 use abi::exit;
 use clap::{CommandFactory, Parser, Subcommand};
 use outboard::{
-    build, debug, doctor, flows, inspect, logs, manual, model, new, pci, ps, rules, run, send,
-    sockets, stats, stop, top, trial, up,
+    build, debug, doctor, flows, inspect, logs, manual, model, new, pci, proxy, ps, rules, run,
+    send, sockets, stats, stop, top, trial, up,
 };
 use std::error::Error;
 use std::ffi::OsString;
@@ -79,6 +79,7 @@ enum Command {
     Stop(stop::Arguments),
     /// Send one frame into the segment of a guest's port, and tell what became of it
     Send(send::Arguments),
+    Proxy(proxy::Arguments),
     /// Take PCI devices from the host for guests, and give them back
     #[command(subcommand)]
     Pci(pci::Command),
@@ -183,6 +184,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
             return Ok(status(rules::load::run(&arguments)?));
         }
         Command::Rules(Rules::Show(arguments)) => rules::show::run(&arguments)?,
+        Command::Proxy(arguments) => return proxy::run(arguments),
         Command::Send(arguments) => return Ok(status(send::run(&arguments)?)),
         Command::Doctor(arguments) => return Ok(status(doctor::run(&arguments)?)),
         Command::Model(arguments) => return Ok(status(model::run(&arguments)?)),

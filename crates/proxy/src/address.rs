@@ -154,7 +154,10 @@ mod tests {
     #[test]
     fn bytes_are_those_of_the_manual() {
         let (bytes, len) = write(Family::V4, "192.0.2.1:80".parse().unwrap());
-        assert_eq!(bytes[..len], [2, 0, 0, 80, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            bytes[..len],
+            [2, 0, 0, 80, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+        );
         let (bytes, len) = write(Family::V6, "192.0.2.1:258".parse().unwrap());
         assert_eq!(len, 28);
         assert_eq!(bytes[..8], [10, 0, 1, 2, 0, 0, 0, 0]);

@@ -163,7 +163,13 @@ impl Caller {
     ///
     /// # Errors
     /// `EFAULT`, and `EINVAL` if there is less than no room.
-    pub fn show(&self, socket: Family, address: SocketAddr, at: u64, len_at: u64) -> Result<(), Errno> {
+    pub fn show(
+        &self,
+        socket: Family,
+        address: SocketAddr,
+        at: u64,
+        len_at: u64,
+    ) -> Result<(), Errno> {
         let room = self.read_int(len_at)?;
         let (bytes, len) = write(socket, address);
         let room = usize::try_from(room).map_err(|_| Errno::INVAL)?;

@@ -13,14 +13,13 @@ use crate::option::{self, Effect, Shown, Transport};
 use crate::socket::{Socket, State};
 use crate::{stream, unix};
 use net::socket::Sockets;
-use rustix::event::PollFlags;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
 use rustix::net::{SocketFlags, listen};
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -78,8 +77,6 @@ fn make<S: Sockets + 'static>(house: &Rc<House<S>>, caller: &Caller) {
         caller.finish(Err(errno));
     }
 }
-
-use std::os::fd::AsFd;
 
 /// What socket a call asks for.
 fn kind(caller: &Caller) -> Result<(Family, Transport, SocketFlags), Errno> {
@@ -390,7 +387,10 @@ fn set_option<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found:
 fn get_option(caller: &Caller, found: &Found) -> Result<i64, Errno> {
     let socket = &found.socket;
     let kind = (socket.family, socket.transport);
-    let shown = socket.options.borrow().get(kind, caller.int(1), caller.int(2))?;
+    let shown = socket
+        .options
+        .borrow()
+        .get(kind, caller.int(1), caller.int(2))?;
     let int;
     let bytes = match &shown {
         Shown::Int(value) => {
@@ -412,9 +412,4 @@ fn get_option(caller: &Caller, found: &Found) -> Result<i64, Errno> {
     caller.write(at, &bytes[..len])?;
     caller.write(len_at, &(len as i32).to_ne_bytes())?;
     Ok(0)
-}
-
-/// Whether a program could read from its socket now.
-pub fn is_readable(program: &OwnedFd) -> bool {
-    unix::is_ready(program, PollFlags::IN).unwrap_or(true)
 }

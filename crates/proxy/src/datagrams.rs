@@ -209,8 +209,8 @@ impl<S: Sockets + 'static> House<S> {
                 Ok((count, from)) => {
                     let bytes = &place[..count];
                     let given = match (&datagrams.ours, datagrams.peer) {
-                        (Some(ours), Some(peer)) if (from.ip(), from.port())
-                            == (peer.ip(), peer.port()) =>
+                        (Some(ours), Some(peer))
+                            if (from.ip(), from.port()) == (peer.ip(), peer.port()) =>
                         {
                             give(ours, bytes).await
                         }
@@ -236,7 +236,12 @@ impl<S: Sockets + 'static> House<S> {
         let to = unix::name(End::Program, socket.id)?;
         loop {
             let sent = self.with_sender(from, |sender| {
-                sendto(sender, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to)
+                sendto(
+                    sender,
+                    bytes,
+                    SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+                    &to,
+                )
             });
             match sent {
                 Err(Errno::AGAIN) => self.clock.sleep(FULL_PAUSE).await,
@@ -299,7 +304,12 @@ impl<S: Sockets + 'static> House<S> {
     ) -> Result<(), Errno> {
         let socket = &found.socket;
         let peer = destination(peer);
-        let ours = unix::make(Transport::Datagrams, End::Datagrams, self.next_number(), true)?;
+        let ours = unix::make(
+            Transport::Datagrams,
+            End::Datagrams,
+            self.next_number(),
+            true,
+        )?;
         connect(&ours, &unix::name(End::Program, socket.id)?)?;
         let at = unix::own_name(&ours)?;
         let ours = self.reactor.watch(ours)?;

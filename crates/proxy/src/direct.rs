@@ -42,7 +42,12 @@ impl Direct {
             SocketAddr::V4(_) => AddressFamily::INET,
             SocketAddr::V6(_) => AddressFamily::INET6,
         };
-        socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)
+        socket_with(
+            family,
+            kind,
+            SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+            None,
+        )
     }
 
     /// One that takes both versions of IP, if it takes any address and the host has both.
@@ -96,7 +101,10 @@ impl Sockets for Direct {
     fn listen(&self, local: SocketAddr, backlog: usize) -> Result<HostListener, Error> {
         let (socket, _) = self.open_at(SocketType::STREAM, local).map_err(wrong)?;
         listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX)).map_err(wrong)?;
-        Ok(HostListener(self.0.watch(socket).map_err(wrong)?, self.clone()))
+        Ok(HostListener(
+            self.0.watch(socket).map_err(wrong)?,
+            self.clone(),
+        ))
     }
 
     async fn connect(&self, remote: SocketAddr) -> Result<HostStream, Error> {
@@ -127,7 +135,9 @@ impl Listener for HostListener {
     async fn accept(&mut self) -> Result<HostStream, Error> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let accepted = self.0.reads(|socket| accept_with(socket, flags)).await;
-        accepted.and_then(|socket| self.1.stream(socket)).map_err(wrong)
+        accepted
+            .and_then(|socket| self.1.stream(socket))
+            .map_err(wrong)
     }
 }
 
@@ -136,7 +146,9 @@ pub struct HostStream(Rc<Watched>);
 
 impl Stream for HostStream {
     async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
-        let read = self.0.reads(|socket| recv(socket, &mut *place, RecvFlags::DONTWAIT));
+        let read = self
+            .0
+            .reads(|socket| recv(socket, &mut *place, RecvFlags::DONTWAIT));
         read.await.map(|(count, _)| count).map_err(wrong)
     }
 
@@ -219,7 +231,9 @@ impl Datagrams for HostDatagrams {
             _ => to,
         };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        sendto(&self.socket, bytes, flags, &to).map(drop).map_err(wrong)
+        sendto(&self.socket, bytes, flags, &to)
+            .map(drop)
+            .map_err(wrong)
     }
 
     fn local(&self) -> SocketAddr {
@@ -252,14 +266,18 @@ impl Below for Host {
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
         let timeout = deadline.map(|deadline| {
-            let left = deadline.saturating_since(crate::run::now());
+            let left = deadline - crate::run::now();
             Timespec::try_from(left).unwrap_or(Timespec {
                 tv_sec: 1,
                 tv_nsec: 0,
             })
         });
         events.clear();
-        match epoll::wait(epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
+        match epoll::wait(
+            epoll,
+            rustix::buffer::spare_capacity(events),
+            timeout.as_ref(),
+        ) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         }

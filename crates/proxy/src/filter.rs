@@ -172,8 +172,14 @@ const RULES: &[(i32, Rule)] = &[
         },
     ),
     // Its calls would pass by this filter.
-    (number::IO_URING_SETUP, Rule::Always(Verdict::Refuse(NO_CALL))),
-    (number::IO_URING_ENTER, Rule::Always(Verdict::Refuse(NO_CALL))),
+    (
+        number::IO_URING_SETUP,
+        Rule::Always(Verdict::Refuse(NO_CALL)),
+    ),
+    (
+        number::IO_URING_ENTER,
+        Rule::Always(Verdict::Refuse(NO_CALL)),
+    ),
     (
         number::IO_URING_REGISTER,
         Rule::Always(Verdict::Refuse(NO_CALL)),

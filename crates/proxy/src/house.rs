@@ -2,12 +2,12 @@
 
 use crate::address::Family;
 use crate::caller::{self, Caller};
+use crate::datagrams::Datagrams;
 use crate::option::Transport;
 use crate::port::Ports;
 use crate::reactor::Reactor;
 use crate::socket::{Place, Socket, Table};
 use crate::unix::{self, End, Meeting};
-use crate::datagrams::Datagrams;
 use linux::notify::{self, Answer, Call};
 use net::socket::Sockets;
 use net::task::{Clock, Either, Spawner, select};

@@ -10,6 +10,9 @@
 //! | `unix` | what a program has in their place |
 //! | `port`, `stream`, `datagrams` | what moves between those and the stack's |
 //! | `reactor`, `house` | the tasks, and what they share |
+//! | [`start`] | the program, in namespaces of its own |
+//! | [`run`] | the one thread that answers it |
+//! | [`direct`] | the host's own sockets in a stack's place |
 //! | [`link`] | this process's end of a link that carries sockets |
 
 #![forbid(unsafe_code)]
@@ -18,14 +21,20 @@ mod address;
 mod caller;
 mod calls;
 mod datagrams;
+pub mod direct;
 mod error;
 mod filter;
 mod house;
 pub mod link;
+pub mod linked;
 mod message;
 mod option;
 mod port;
-mod reactor;
+pub mod reactor;
+pub mod run;
 mod socket;
+pub mod start;
 mod stream;
 mod unix;
+
+pub use reactor::Reactor;

@@ -233,22 +233,25 @@ async fn receive<S: Sockets + 'static>(
     let room: usize = message.parts.iter().map(|(_, len)| len).sum();
     let mut place = vec![0; room];
     let waits = may_wait && flags & DONTWAIT == 0 && blocks(&found.program);
-    let arrived = poll_fn(|context| {
-        match house.take_datagram(found, &mut place, flags & PEEK != 0) {
-            Err(Errno::AGAIN) => match socket.error.take() {
-                Some(errno) => Poll::Ready(Err(errno)),
-                None if waits => {
-                    socket.wait(context.waker());
-                    Poll::Pending
-                }
-                None => Poll::Ready(Err(Errno::AGAIN)),
+    let arrived =
+        poll_fn(
+            |context| match house.take_datagram(found, &mut place, flags & PEEK != 0) {
+                Err(Errno::AGAIN) => match socket.error.take() {
+                    Some(errno) => Poll::Ready(Err(errno)),
+                    None if waits => {
+                        socket.wait(context.waker());
+                        Poll::Pending
+                    }
+                    None => Poll::Ready(Err(Errno::AGAIN)),
+                },
+                done => Poll::Ready(done),
             },
-            done => Poll::Ready(done),
-        }
-    });
+        );
     let arrived = arrived.await?;
     message.give(caller, &place[..arrived.count])?;
-    let from = arrived.from.unwrap_or(SocketAddr::new(socket.family.any(), 0));
+    let from = arrived
+        .from
+        .unwrap_or(SocketAddr::new(socket.family.any(), 0));
     if message.name_at != 0 {
         caller.show(socket.family, from, message.name_at, message.name_len_at)?;
     }

@@ -210,8 +210,13 @@ impl Options {
             }
             (
                 SOCKET,
-                so::REUSEADDR | so::REUSEPORT | so::KEEPALIVE | so::OOBINLINE | so::DONTROUTE
-                | so::NO_CHECK | so::TIMESTAMP,
+                so::REUSEADDR
+                | so::REUSEPORT
+                | so::KEEPALIVE
+                | so::OOBINLINE
+                | so::DONTROUTE
+                | so::NO_CHECK
+                | so::TIMESTAMP,
             ) => {
                 self.keep(level, name, i32::from(int.ok_or(Errno::INVAL)? != 0));
                 if name == so::KEEPALIVE {
@@ -300,8 +305,15 @@ impl Options {
             (SOCKET, so::RCVBUF) => Shown::Int(if is_stream { 131_072 } else { BUFFER_MAX }),
             (
                 SOCKET,
-                so::REUSEADDR | so::REUSEPORT | so::KEEPALIVE | so::OOBINLINE | so::DONTROUTE
-                | so::NO_CHECK | so::TIMESTAMP | so::PRIORITY | so::INCOMING_CPU,
+                so::REUSEADDR
+                | so::REUSEPORT
+                | so::KEEPALIVE
+                | so::OOBINLINE
+                | so::DONTROUTE
+                | so::NO_CHECK
+                | so::TIMESTAMP
+                | so::PRIORITY
+                | so::INCOMING_CPU,
             ) => Shown::Int(0),
             (TCP, tcp::INFO) if is_stream => Shown::Bytes(info()),
             (TCP, tcp::MAXSEG) if is_stream => Shown::Int(SEGMENT),
@@ -354,13 +366,28 @@ mod tests {
     #[test]
     fn what_is_set_is_read() {
         let mut options = Options::default();
-        assert_eq!(set(&mut options, TCP, tcp::NODELAY, 7), Ok(Effect::NoDelay(true)));
+        assert_eq!(
+            set(&mut options, TCP, tcp::NODELAY, 7),
+            Ok(Effect::NoDelay(true))
+        );
         assert_eq!(options.get(STREAM, TCP, tcp::NODELAY), Ok(Shown::Int(1)));
         assert!(options.no_delay());
-        assert_eq!(set(&mut options, SOCKET, so::SNDBUF, 10_000), Ok(Effect::None));
-        assert_eq!(options.get(STREAM, SOCKET, so::SNDBUF), Ok(Shown::Int(20_000)));
-        assert_eq!(set(&mut options, SOCKET, so::RCVBUF, i32::MAX), Ok(Effect::None));
-        assert_eq!(options.get(STREAM, SOCKET, so::RCVBUF), Ok(Shown::Int(425_984)));
+        assert_eq!(
+            set(&mut options, SOCKET, so::SNDBUF, 10_000),
+            Ok(Effect::None)
+        );
+        assert_eq!(
+            options.get(STREAM, SOCKET, so::SNDBUF),
+            Ok(Shown::Int(20_000))
+        );
+        assert_eq!(
+            set(&mut options, SOCKET, so::RCVBUF, i32::MAX),
+            Ok(Effect::None)
+        );
+        assert_eq!(
+            options.get(STREAM, SOCKET, so::RCVBUF),
+            Ok(Shown::Int(425_984))
+        );
     }
 
     #[test]
@@ -394,7 +421,11 @@ mod tests {
     #[test]
     fn too_few_bytes_are_refused() {
         let mut options = Options::default();
-        for (level, name) in [(SOCKET, so::REUSEADDR), (SOCKET, so::LINGER), (TCP, tcp::NODELAY)] {
+        for (level, name) in [
+            (SOCKET, so::REUSEADDR),
+            (SOCKET, so::LINGER),
+            (TCP, tcp::NODELAY),
+        ] {
             let short = options.set(Transport::Stream, level, name, &[1, 0]);
             assert_eq!(short, Err(Errno::INVAL));
         }

@@ -257,13 +257,19 @@ impl<S: Sockets + 'static> House<S> {
         let old = self.ports.borrow_mut().by_key.insert(key, port.clone());
         if let Some(old) = old {
             // Both began at the same time.
-            port.members.borrow_mut().append(&mut old.members.borrow_mut());
+            port.members
+                .borrow_mut()
+                .append(&mut old.members.borrow_mut());
         }
         let house = self.clone();
         self.spawner.spawn(async move {
             house.serve_port(listener, &port).await;
             let mut ports = house.ports.borrow_mut();
-            if ports.by_key.get(&key).is_some_and(|one| Rc::ptr_eq(one, &port)) {
+            if ports
+                .by_key
+                .get(&key)
+                .is_some_and(|one| Rc::ptr_eq(one, &port))
+            {
                 ports.by_key.remove(&key);
             }
         });
@@ -288,7 +294,10 @@ impl<S: Sockets + 'static> House<S> {
             let Some(listener) = port.next(peer) else {
                 break;
             };
-            let made = self.table.borrow_mut().make(listener.family, Transport::Stream);
+            let made = self
+                .table
+                .borrow_mut()
+                .make(listener.family, Transport::Stream);
             let Ok(socket) = made else {
                 break;
             };

@@ -163,14 +163,16 @@ impl Watched {
         place: &RefCell<Option<Waker>>,
         mut attempt: impl FnMut(BorrowedFd<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        poll_fn(|context: &mut Context<'_>| loop {
-            match attempt(self.descriptor.as_fd()) {
-                Err(Errno::AGAIN) => {
-                    *place.borrow_mut() = Some(context.waker().clone());
-                    return Poll::Pending;
+        poll_fn(|context: &mut Context<'_>| {
+            loop {
+                match attempt(self.descriptor.as_fd()) {
+                    Err(Errno::AGAIN) => {
+                        *place.borrow_mut() = Some(context.waker().clone());
+                        return Poll::Pending;
+                    }
+                    Err(Errno::INTR) => {}
+                    done => return Poll::Ready(done),
                 }
-                Err(Errno::INTR) => {}
-                done => return Poll::Ready(done),
             }
         })
         .await

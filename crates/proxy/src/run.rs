@@ -11,8 +11,8 @@ use net::socket::Sockets;
 use net::task::{Clock, Executor};
 use net::turn::{TASKS_PER_TURN, sleep_until, turn};
 use ports::Instant;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::PollFlags;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use std::io;
@@ -83,7 +83,9 @@ pub fn run<S: Sockets + 'static>(
     ready: impl FnOnce(),
 ) -> Result<Ended, Reason> {
     let step = |step| move |error: Errno| Reason::System(step, error.into());
-    let signals = held.descriptor().map_err(|error| Reason::System("signals", error))?;
+    let signals = held
+        .descriptor()
+        .map_err(|error| Reason::System("signals", error))?;
     let mut executor = Executor::new();
     let clock = Clock::default();
     clock.set(now());
@@ -111,7 +113,14 @@ pub fn run<S: Sockets + 'static>(
             true
         };
         let tasks = (&mut executor, &clock);
-        let idle = turn(&mut &mut *below, tasks, TASKS_PER_TURN, time, receive, flush);
+        let idle = turn(
+            &mut &mut *below,
+            tasks,
+            TASKS_PER_TURN,
+            time,
+            receive,
+            flush,
+        );
         let deadlines = clock.deadline().into_iter().chain([below.deadline()]);
         let until = sleep_until(idle, deadlines);
         let waited = below.wait(reactor.epoll(), until, &mut events);

@@ -109,8 +109,10 @@ impl Socket {
 
     /// Whether it is a connection whose end a task sees.
     pub fn is_served(&self) -> bool {
-        matches!(self.state.get(), State::Connecting | State::Connected { .. })
-            && self.transport == Transport::Stream
+        matches!(
+            self.state.get(),
+            State::Connecting | State::Connected { .. }
+        ) && self.transport == Transport::Stream
     }
 }
 

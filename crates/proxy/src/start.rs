@@ -7,13 +7,13 @@
 
 use crate::filter;
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError,
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError,
 };
-use linux::namespace;
+use linux::interface::Interfaces;
+use linux::namespace::{self, Ids};
 use linux::process::{self, Child};
 use linux::signal::Held;
-use linux::interface::Interfaces;
 use linux::{descriptor, notify};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
@@ -22,7 +22,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions};
 use rustix::process::{pidfd_getfd, pidfd_open, waitpid};
 use std::ffi::OsString;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,6 +56,16 @@ const NEEDED_DEVICES: [&str; 5] = [
     "/dev/tty",
 ];
 
+/// Signals that are the program's: whoever gets them passes them on.
+pub const PASSED: [Signal; 6] = [
+    Signal::TERM,
+    Signal::INT,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::USR1,
+    Signal::USR2,
+];
+
 /// What is to be started.
 #[derive(Debug, Default)]
 pub struct Program {
@@ -65,6 +75,8 @@ pub struct Program {
     pub read: Vec<PathBuf>,
     /// What it may read and write.
     pub write: Vec<PathBuf>,
+    /// Whether this process stays in the host's network: its sockets are the host's then.
+    pub on_host: bool,
     /// Who answers its questions for names, if not who answers the host's.
     pub resolver: Option<PathBuf>,
 }
@@ -140,25 +152,12 @@ impl Started {
 
 /// Starts `program`, which waits until it is let go. The calling process is in a network namespace
 /// of its own afterwards, in which there is nothing. It has one thread, and holds back the signals
-/// `held`, which go to the program.
+/// [`PASSED`], by `held`.
 ///
 /// # Errors
 /// Why it was not started.
 pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
-    let ids = (
-        rustix::process::geteuid().as_raw(),
-        rustix::process::getegid().as_raw(),
-    );
-    // Names of sockets are of a network: in ours, nobody else is.
-    let alone = match namespace::unshare_network() {
-        Ok(()) => None,
-        Err(_) => {
-            namespace::enter_user()?;
-            namespace::unshare_network()?;
-            Some(ids)
-        }
-    };
-    lengthen_queues();
+    let users = enter(program.on_host)?;
     let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(system("pipe"));
     let (said, says) = pipe()?;
     let (hears, tell) = pipe()?;
@@ -168,7 +167,7 @@ pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
         if descriptor::close_all_but(&mut [0, 1, 2, kept[0], kept[1], kept[2]]).is_err() {
             return NOT_STARTED;
         }
-        match keep(&program, held, &says, &hears, &waits) {
+        match keep(&program, &says, &hears, &waits) {
             Ok(status) => status,
             Err(why) => {
                 eprintln!("outboard-proxy: {}: {why}", name(&program));
@@ -179,7 +178,8 @@ pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
     let keeper = keeper.map_err(system("fork"))?;
     drop((says, hears, waits));
     hear(&said)?;
-    namespace::map_child(keeper.id(), alone)?;
+    let (ids, alone) = users;
+    namespace::map_child(keeper.id(), ids, alone)?;
     write(&tell, &GO).map_err(|_| Reason::Ended)?;
     let number = hear_number(&said)?;
     let pid = Pid::from_raw(keeper.id().cast_signed()).ok_or(Reason::Ended)?;
@@ -192,6 +192,44 @@ pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
         listener,
         go,
     })
+}
+
+/// Has this process be where it answers the program, and says who the program's users and groups
+/// are from there, and whether this process may name no others.
+fn enter(on_host: bool) -> Result<([Ids; 2], bool), Reason> {
+    let ids = [
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    ];
+    let one = |inside, outside| Ids {
+        inside,
+        outside,
+        count: 1,
+    };
+    let all = Ids {
+        inside: 0,
+        outside: 0,
+        count: u32::MAX,
+    };
+    let is_privileged = ids[0] == 0;
+    if on_host {
+        return Ok(match is_privileged {
+            true => ([all; 2], false),
+            false => (ids.map(|id| one(id, id)), true),
+        });
+    }
+    // Names of sockets are of a network: in ours, nobody else is.
+    let users = match namespace::unshare_network() {
+        Ok(()) => [all; 2],
+        Err(_) => {
+            namespace::enter_user()?;
+            namespace::unshare_network()?;
+            // There this user is 0.
+            ids.map(|id| one(id, 0))
+        }
+    };
+    lengthen_queues();
+    Ok((users, false))
 }
 
 /// What a program is called.
@@ -229,11 +267,11 @@ fn hear_number(from: &OwnedFd) -> Result<i32, Reason> {
 /// The keeper.
 fn keep(
     program: &Program,
-    held: &Held,
     says: &OwnedFd,
     hears: &OwnedFd,
     waits: &OwnedFd,
 ) -> Result<i32, Reason> {
+    let held = &Held::new(PASSED).map_err(system("signals"))?;
     namespace::enter_all()?;
     write(says, &GO).map_err(system("write"))?;
     hear(hears)?;
@@ -247,8 +285,10 @@ fn keep(
     write(says, &number).map_err(system("write"))?;
     hear(hears)?;
     drop(listener);
+    // Closed once the keeper has ended.
+    let (lives, _life) = pipe_with(PipeFlags::CLOEXEC).map_err(system("pipe"))?;
     let first = process::fork_first(c"proxy-first", held, || {
-        let status = first(program, held, waits, hears);
+        let status = first(program, waits, &lives);
         status.unwrap_or_else(|why| {
             eprintln!("outboard-proxy: {}: {why}", name(program));
             NOT_STARTED
@@ -266,8 +306,7 @@ fn keep(
 fn see_resolver(file: &Path) -> Result<(), Reason> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(system("mounts"))?;
-    mount(file, "/etc/resolv.conf", c"", MountFlags::BIND, None)
-        .map_err(system("/etc/resolv.conf"))
+    mount(file, "/etc/resolv.conf", c"", MountFlags::BIND, None).map_err(system("/etc/resolv.conf"))
 }
 
 /// Takes all files from this process but those that the program is to see.
@@ -308,20 +347,20 @@ fn restrict(program: &Program) -> Result<(), Reason> {
             true => access & AccessFs::from_file(known),
             false => access,
         };
-        set = set.add_rule(PathBeneath::new(at, access)).map_err(Reason::Files)?;
+        set = set
+            .add_rule(PathBeneath::new(at, access))
+            .map_err(Reason::Files)?;
     }
     set.restrict_self().map(drop).map_err(Reason::Files)
 }
 
 /// The first process of the program's namespace.
-fn first(
-    program: &Program,
-    held: &Held,
-    waits: &OwnedFd,
-    keepers: &OwnedFd,
-) -> Result<i32, Reason> {
+fn first(program: &Program, waits: &OwnedFd, lives: &OwnedFd) -> Result<i32, Reason> {
+    let held = &Held::new(PASSED).map_err(system("signals"))?;
+    let kept = &mut [0, 1, 2, waits.as_raw_fd(), lives.as_raw_fd()];
+    descriptor::close_all_but(kept).map_err(system("descriptors"))?;
     // The keeper may have ended before it was agreed that we end with it.
-    if is_closed(keepers).map_err(system("poll"))? {
+    if is_closed(lives).map_err(system("poll"))? {
         return Err(Reason::Ended);
     }
     // What is in /proc is to be of this namespace. Where that may not be, in some containers, the
@@ -360,7 +399,10 @@ fn attend(child: &Child, held: &Held) -> io::Result<i32> {
         while let Ok(Some((ended, status))) = waitpid(None, WaitOptions::NOHANG) {
             if Some(ended) == program {
                 let by_signal = || status.terminating_signal().map(|number| BY_SIGNAL + number);
-                return Ok(status.exit_status().or_else(by_signal).unwrap_or(NOT_STARTED));
+                return Ok(status
+                    .exit_status()
+                    .or_else(by_signal)
+                    .unwrap_or(NOT_STARTED));
             }
         }
     }

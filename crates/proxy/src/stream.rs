@@ -178,9 +178,8 @@ async fn to_program<T: Stream>(stream: &mut T, ours: &Watched) -> Result<End, Br
         };
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let written = ours.writes(|ours| {
-                send(ours, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
-            });
+            let written =
+                ours.writes(|ours| send(ours, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL));
             let count = written.await.map_err(|_| Broken::Program)?;
             rest = &rest[count..];
         }

@@ -98,7 +98,10 @@ pub fn sender(peer: SocketAddr) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
     let name = format!("{SENDER}{peer}");
-    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    bind(
+        &socket,
+        &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+    )?;
     Ok(socket)
 }
 
@@ -215,7 +218,11 @@ pub fn is_ready(socket: impl AsFd, flags: PollFlags) -> Result<bool, Errno> {
 pub fn fill(program: &OwnedFd) -> Result<usize, Errno> {
     let room = socket_send_buffer_size(program)?;
     let count = (room / WRITABLE_PART + FILLER_MORE).min(FILLER.len());
-    send(program, &FILLER[..count], SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+    send(
+        program,
+        &FILLER[..count],
+        SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+    )
 }
 
 #[cfg(test)]

@@ -84,23 +84,34 @@ pub fn enter_all() -> Result<(), Error> {
     unshare(all).map_err(Error::UnshareUser)
 }
 
-/// Gives the users and groups of a child in a namespace of its own the numbers that they have
-/// outside; the one user and group `user` and `group`, where this process is not to have more.
+/// Users, or groups, of a namespace: from `inside` on there are `count` of them, which are those from
+/// `outside` on where this process is.
+#[derive(Clone, Copy, Debug)]
+pub struct Ids {
+    /// The first one's number there.
+    pub inside: u32,
+    /// And here.
+    pub outside: u32,
+    /// How many.
+    pub count: u32,
+}
+
+/// Says who the users and groups are in the namespace of a child that has entered one. Who may not
+/// name groups as it likes gives that up for the child (`user_namespaces(7)`), if `alone`.
 ///
 /// # Errors
 /// [`Error::Map`]
-pub fn map_child(child: u32, alone: Option<(u32, u32)>) -> Result<(), Error> {
-    let [users, groups] = match alone {
-        // This process is 0 where it is.
-        Some((user, group)) => [user, group].map(|id| format!("{id} 0 1")),
-        None => [const { "0 0 4294967295" }; 2].map(str::to_owned),
-    };
+pub fn map_child(child: u32, [users, groups]: [Ids; 2], alone: bool) -> Result<(), Error> {
     let write = |file: &'static str, line: &str| {
         let path = format!("/proc/{child}/{file}");
         fs::write(path, line).map_err(|source| Error::Map { file, source })
     };
-    write("uid_map", &users)?;
-    write("gid_map", &groups)
+    let line = |ids: Ids| format!("{} {} {}", ids.inside, ids.outside, ids.count);
+    if alone {
+        write("setgroups", "deny")?;
+    }
+    write("uid_map", &line(users))?;
+    write("gid_map", &line(groups))
 }
 
 fn map(file: &'static str, line: &str) -> Result<(), Error> {

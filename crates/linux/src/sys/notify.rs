@@ -108,13 +108,8 @@ pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Call> {
     let place: *mut libc::seccomp_notif = &mut found;
     // SAFETY: the kernel reads and writes one `seccomp_notif` at the pointer, which comes from a
     // unique reference and is all zero, as it asks.
-    let result = unsafe {
-        libc::ioctl(
-            listener.as_raw_fd(),
-            libc::SECCOMP_IOCTL_NOTIF_RECV,
-            place,
-        )
-    };
+    let result =
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, place) };
     check(result.into())?;
     let thread = i32::try_from(found.pid).ok().and_then(Pid::from_raw);
     Ok(Call {
@@ -195,13 +190,8 @@ pub fn give(listener: BorrowedFd<'_>, id: u64, given: Given<'_>) -> io::Result<R
 pub fn waits(listener: BorrowedFd<'_>, id: u64) -> bool {
     let id: *const u64 = &id;
     // SAFETY: the kernel reads one number at the pointer, which outlives the call.
-    let result = unsafe {
-        libc::ioctl(
-            listener.as_raw_fd(),
-            libc::SECCOMP_IOCTL_NOTIF_ID_VALID,
-            id,
-        )
-    };
+    let result =
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, id) };
     result == 0
 }
 
@@ -221,8 +211,7 @@ pub fn read_memory(thread: Pid, address: u64, place: &mut [u8]) -> io::Result<us
     };
     // SAFETY: the kernel writes at most `iov_len` bytes to `local`, which is `place`, borrowed
     // mutably. The remote address is another process's: the kernel checks it there.
-    let count =
-        unsafe { libc::process_vm_readv(thread.as_raw_pid(), &local, 1, &remote, 1, 0) };
+    let count = unsafe { libc::process_vm_readv(thread.as_raw_pid(), &local, 1, &remote, 1, 0) };
     Ok(check(count as libc::c_long)? as usize)
 }
 
@@ -246,8 +235,7 @@ pub fn write_memory(thread: Pid, address: u64, bytes: &[u8]) -> io::Result<usize
     }
     // SAFETY: the kernel reads at most `iov_len` bytes of `local`, which is `bytes`, and does not
     // write them. The remote address is another process's: no thread of this one has that number.
-    let count =
-        unsafe { libc::process_vm_writev(thread.as_raw_pid(), &local, 1, &remote, 1, 0) };
+    let count = unsafe { libc::process_vm_writev(thread.as_raw_pid(), &local, 1, &remote, 1, 0) };
     Ok(check(count as libc::c_long)? as usize)
 }
 

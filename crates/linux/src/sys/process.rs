@@ -2,8 +2,8 @@
 //! with a program of its own, which would have to be loaded and relocated.
 
 use super::signal::{self, Held};
-use crate::child::{end_with_parent, stand_apart};
 pub use crate::child::{Child, die_with};
+use crate::child::{end_with_parent, stand_apart};
 use abi::exit;
 use rustix::process::Pid;
 use std::ffi::CStr;
