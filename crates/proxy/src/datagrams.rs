@@ -32,6 +32,8 @@ pub const DATAGRAM_MAX: usize = 65_535;
 const SENDERS_MAX: usize = 512;
 /// A program that takes no datagrams is asked again after so long.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
+/// Turns until tasks that were woken have let go.
+const LET_GO_TURNS: usize = 1024;
 /// Datagrams that leave before others have their turn.
 const BATCH_MAX: usize = 64;
 
@@ -155,8 +157,7 @@ impl<S: Sockets + 'static> House<S> {
     ) -> Result<Rc<Datagrams<S>>, Errno> {
         let any = SocketAddr::new(socket.family.any(), 0);
         let local = socket.local.get().unwrap_or(any);
-        // Whoever had it before lets go first.
-        self.end_datagrams(socket);
+        self.let_go(socket).await;
         let (peer, ours) = peer.unzip();
         let opened = match peer {
             None => self.net.bind(local),
@@ -191,6 +192,21 @@ impl<S: Sockets + 'static> House<S> {
             });
         }
         Ok(datagrams)
+    }
+
+    /// Waits until nobody has the stack's socket for this one any more: its port is free then.
+    async fn let_go(&self, socket: &Socket) {
+        let ended = self.datagrams.borrow_mut().remove(&socket.id);
+        let Some(ended) = ended else {
+            return;
+        };
+        ended.end();
+        for _ in 0..LET_GO_TURNS {
+            if Rc::strong_count(&ended) == 1 {
+                return;
+            }
+            net::task::yield_now().await;
+        }
     }
 
     /// The stack's socket for this one is to be no more.

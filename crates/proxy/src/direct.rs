@@ -4,7 +4,7 @@
 use crate::reactor::{Reactor, Watched};
 use crate::run::Below;
 use bytes::Bytes;
-use net::socket::{Datagrams, Error, Listener, Sockets, Stream};
+use net::socket::{Connected, Datagrams, Error, Listener, Sockets, Stream};
 use net::tcp::queues::Payload;
 use ports::Instant;
 use rustix::event::Timespec;
@@ -57,12 +57,12 @@ impl Direct {
             && let Ok(socket) = self.open(kind, both)
         {
             set_ipv6_v6only(&socket, false)?;
-            set_socket_reuseaddr(&socket, kind == SocketType::STREAM)?;
+            set_socket_reuseaddr(&socket, true)?;
             bind(&socket, &both)?;
             return Ok((socket, true));
         }
         let socket = self.open(kind, local)?;
-        set_socket_reuseaddr(&socket, kind == SocketType::STREAM)?;
+        set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &local)?;
         Ok((socket, local.is_ipv6()))
     }
@@ -96,6 +96,17 @@ impl Sockets for Direct {
         let (socket, v6) = self.open_at(SocketType::DGRAM, local).map_err(wrong)?;
         let socket = self.0.watch(socket).map_err(wrong)?;
         Ok(HostDatagrams { socket, v6 })
+    }
+
+    fn connect_datagrams(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Result<Connected<HostDatagrams>, Error> {
+        let datagrams = self.bind(local)?;
+        let to = datagrams.as_sent(peer);
+        connect(&datagrams.socket, &to).map_err(wrong)?;
+        Ok(Connected::new(datagrams, peer))
     }
 
     fn listen(&self, local: SocketAddr, backlog: usize) -> Result<HostListener, Error> {
@@ -215,6 +226,16 @@ pub struct HostDatagrams {
     v6: bool,
 }
 
+impl HostDatagrams {
+    /// An address as the socket's version of IP has it.
+    fn as_sent(&self, to: SocketAddr) -> SocketAddr {
+        match (self.v6, to.ip()) {
+            (true, IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), to.port()),
+            _ => to,
+        }
+    }
+}
+
 impl Datagrams for HostDatagrams {
     async fn receive(&mut self, place: &mut [u8]) -> Result<(usize, SocketAddr), Error> {
         let received = self.socket.reads(|socket| {
@@ -226,10 +247,7 @@ impl Datagrams for HostDatagrams {
     }
 
     fn send(&mut self, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
-        let to = match (self.v6, to.ip()) {
-            (true, IpAddr::V4(ip)) => SocketAddr::new(ip.to_ipv6_mapped().into(), to.port()),
-            _ => to,
-        };
+        let to = self.as_sent(to);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         sendto(&self.socket, bytes, flags, &to)
             .map(drop)

@@ -55,13 +55,24 @@ impl End {
 /// # Errors
 /// None: it is short enough.
 pub fn name(end: End, id: u64) -> Result<SocketAddrUnix, Errno> {
-    SocketAddrUnix::new_abstract_name(format!("{}{id:x}", end.letter()).as_bytes())
+    of_ours(format_args!("{}{id:x}", end.letter()))
+}
+
+/// A name that no other process uses for its program.
+fn of_ours(name: std::fmt::Arguments<'_>) -> Result<SocketAddrUnix, Errno> {
+    let name = format!("outboard/{:x}/{name}", std::process::id());
+    SocketAddrUnix::new_abstract_name(name.as_bytes())
+}
+
+/// What a name of ours says.
+fn said(address: &SocketAddrUnix) -> Option<&str> {
+    let name = std::str::from_utf8(address.abstract_name()?).ok()?;
+    Some(name.rsplit_once('/')?.1)
 }
 
 /// Which socket has this name at this end.
 fn id(end: End, address: &SocketAddrUnix) -> Option<u64> {
-    let name = std::str::from_utf8(address.abstract_name()?).ok()?;
-    u64::from_str_radix(name.strip_prefix(end.letter())?, 16).ok()
+    u64::from_str_radix(said(address)?.strip_prefix(end.letter())?, 16).ok()
 }
 
 fn kind(transport: Transport) -> SocketType {
@@ -97,18 +108,13 @@ pub fn make(
 pub fn sender(peer: SocketAddr) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-    let name = format!("{SENDER}{peer}");
-    bind(
-        &socket,
-        &SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-    )?;
+    bind(&socket, &of_ours(format_args!("{SENDER}{peer}"))?)?;
     Ok(socket)
 }
 
 /// The peer in whose name a datagram was sent.
 pub fn sent_by(sender: &SocketAddrUnix) -> Option<SocketAddr> {
-    let name = std::str::from_utf8(sender.abstract_name()?).ok()?;
-    name.strip_prefix(SENDER)?.parse().ok()
+    said(sender)?.strip_prefix(SENDER)?.parse().ok()
 }
 
 /// The name of a socket.
@@ -141,7 +147,7 @@ impl Meeting {
     pub fn new() -> Result<Self, Errno> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let name = SocketAddrUnix::new_abstract_name(b"meeting")?;
+        let name = of_ours(format_args!("meeting"))?;
         bind(&listener, &name)?;
         listen(&listener, MEETING_BACKLOG)?;
         Ok(Self { listener, name })
@@ -305,6 +311,25 @@ mod tests {
             assert_eq!(peer(&theirs, End::Ours), Some(2));
             drop(ours);
             assert!(is_ready(&theirs, PollFlags::IN).unwrap());
+        });
+    }
+
+    #[test]
+    fn a_datagram_says_in_whose_name_it_was_sent() {
+        alone(|| {
+            let program = make(Transport::Datagrams, End::Program, 1, true).unwrap();
+            for peer in ["192.0.2.1:53", "[2001:db8::1]:53"] {
+                let peer: SocketAddr = peer.parse().unwrap();
+                let sender = sender(peer).unwrap();
+                let to = name(End::Program, 1).unwrap();
+                rustix::net::sendto(&sender, b"hello", SendFlags::empty(), &to).unwrap();
+                let mut place = [0; 9];
+                let received = rustix::net::recvfrom(&program, &mut place[..], RecvFlags::TRUNC);
+                let (count, _, from) = received.unwrap();
+                assert_eq!(count, 5);
+                let from = SocketAddrUnix::try_from(from.unwrap()).unwrap();
+                assert_eq!(sent_by(&from), Some(peer));
+            }
         });
     }
 }
