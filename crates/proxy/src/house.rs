@@ -27,8 +27,8 @@ const HELD_MAX: usize = 4096;
 /// How often it is looked whether a signal interrupts a call that waits.
 const SIGNAL_LOOK: Duration = Duration::from_millis(50);
 /// How often it is looked which sockets nobody has any more, and at how many.
-const LIFE_LOOK: Duration = Duration::from_millis(250);
-const LIVES_LOOKED_AT: usize = 256;
+const LIFE_LOOK: Duration = Duration::from_millis(50);
+const LIVES_LOOKED_AT: usize = 64;
 /// A socket that no stack answers for is taken to be had after so long: it is asked for again once
 /// there is one.
 const STACK_PATIENCE: Duration = Duration::from_secs(10);

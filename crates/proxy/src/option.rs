@@ -330,7 +330,9 @@ impl Options {
             (IP, 2) | (IPV6, 16) => Shown::Int(64),
             (IP, name) if ip::KEPT.contains(&name) => Shown::Int(0),
             (IPV6, name) if name == ipv6::V6ONLY || ipv6::KEPT.contains(&name) => Shown::Int(0),
-            _ => return Err(Errno::NOPROTOOPT),
+            (SOCKET | IP | IPV6 | UDP, _) => return Err(Errno::NOPROTOOPT),
+            (TCP, _) if is_stream => return Err(Errno::NOPROTOOPT),
+            _ => return Err(Errno::OPNOTSUPP),
         };
         Ok(shown)
     }
@@ -408,7 +410,11 @@ mod tests {
         // UDP_SEGMENT, TCP_ULP, SO_ZEROCOPY, SO_MARK, and of another protocol.
         for (level, name) in [(UDP, 103), (TCP, 31), (SOCKET, 60), (SOCKET, 36), (132, 1)] {
             assert_eq!(set(&mut options, level, name, 1), Err(Errno::NOPROTOOPT));
-            assert_eq!(options.get(STREAM, level, name), Err(Errno::NOPROTOOPT));
+            let expected = match level {
+                132 => Errno::OPNOTSUPP,
+                _ => Errno::NOPROTOOPT,
+            };
+            assert_eq!(options.get(STREAM, level, name), Err(expected));
         }
         let udp = options.set(Transport::Datagrams, TCP, tcp::NODELAY, &[1, 0, 0, 0]);
         assert_eq!(udp, Err(Errno::NOPROTOOPT));

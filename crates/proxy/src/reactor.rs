@@ -153,11 +153,6 @@ impl Watched {
         .await;
     }
 
-    /// Whether nobody has the other end any more, as far as the set has said.
-    pub fn is_hung_up(&self) -> bool {
-        self.interest.hung_up.get()
-    }
-
     async fn when<T>(
         &self,
         place: &RefCell<Option<Waker>>,

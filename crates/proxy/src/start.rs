@@ -179,7 +179,7 @@ pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
     drop((says, hears, waits));
     hear(&said)?;
     let (ids, alone) = users;
-    namespace::map_child(keeper.id(), ids, alone)?;
+    namespace::map_child(keeper.id(), &ids, alone)?;
     write(&tell, &GO).map_err(|_| Reason::Ended)?;
     let number = hear_number(&said)?;
     let pid = Pid::from_raw(keeper.id().cast_signed()).ok_or(Reason::Ended)?;
@@ -196,36 +196,33 @@ pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
 
 /// Has this process be where it answers the program, and says who the program's users and groups
 /// are from there, and whether this process may name no others.
-fn enter(on_host: bool) -> Result<([Ids; 2], bool), Reason> {
-    let ids = [
+fn enter(on_host: bool) -> Result<([Vec<Ids>; 2], bool), Reason> {
+    let [user, group] = [
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
     ];
-    let one = |inside, outside| Ids {
-        inside,
-        outside,
-        count: 1,
+    let one = |inside, outside| {
+        vec![Ids {
+            inside,
+            outside,
+            count: 1,
+        }]
     };
-    let all = Ids {
-        inside: 0,
-        outside: 0,
-        count: u32::MAX,
-    };
-    let is_privileged = ids[0] == 0;
+    let is_root = user == 0;
     if on_host {
-        return Ok(match is_privileged {
-            true => ([all; 2], false),
-            false => (ids.map(|id| one(id, id)), true),
+        return Ok(match is_root {
+            true => (namespace::own_ids()?, false),
+            false => ([one(user, user), one(group, group)], true),
         });
     }
     // Names of sockets are of a network: in ours, nobody else is.
     let users = match namespace::unshare_network() {
-        Ok(()) => [all; 2],
+        Ok(()) => namespace::own_ids()?,
         Err(_) => {
             namespace::enter_user()?;
             namespace::unshare_network()?;
             // There this user is 0.
-            ids.map(|id| one(id, 0))
+            [one(user, 0), one(group, 0)]
         }
     };
     lengthen_queues();

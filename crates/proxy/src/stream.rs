@@ -7,8 +7,10 @@ use crate::error::number;
 use crate::house::House;
 use crate::reactor::Watched;
 use crate::socket::{Control, Socket, State};
+use crate::unix;
 use net::socket::{Error, Sockets, Stream};
 use net::task::{Either, select};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use std::cell::RefCell;
@@ -20,12 +22,12 @@ use std::time::Duration;
 /// Bytes that are read from a program at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// How a direction has ended.
+/// How a direction has ended, or both.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Whoever sent sends no more.
     Closed,
-    /// The connection is no more.
+    /// Nobody has the program's end any more.
     Broken,
 }
 
@@ -92,14 +94,11 @@ async fn serve<S: Sockets + 'static>(
 ) {
     let result = both(&mut up, &mut down, ours, filler).await;
     socket.state.set(State::Over);
+    let is_gone = unix::is_ready(ours, PollFlags::HUP) == Ok(true);
     match result {
-        // Nobody has the program's end any more.
-        _ if ours.is_hung_up() => {
-            if socket.options.borrow().resets() || result.is_err() {
-                up.abort();
-            }
-        }
-        Ok(()) => {}
+        Ok(_) if is_gone && socket.options.borrow().resets() => up.abort(),
+        // What was written still leaves.
+        Ok(_) => {}
         Err(Broken::Stack(error)) => {
             socket.error.set(Some(number(error)));
             reset(house, socket);
@@ -115,14 +114,13 @@ async fn both<T: Stream>(
     down: &mut T,
     ours: &Watched,
     filler: usize,
-) -> Result<(), Broken> {
+) -> Result<End, Broken> {
     let mut sending = pin!(from_program(up, ours, filler));
     let mut receiving = pin!(to_program(down, ours));
     match select(sending.as_mut(), receiving.as_mut()).await {
-        Either::First(Ok(())) => receiving.await.map(|_| ()),
+        Either::First(Ok(End::Closed)) => receiving.await,
         Either::Second(Ok(End::Closed)) => sending.await,
-        Either::Second(Ok(End::Broken)) => Ok(()),
-        Either::First(Err(error)) | Either::Second(Err(error)) => Err(error),
+        Either::First(ended) | Either::Second(ended) => ended,
     }
 }
 
@@ -140,7 +138,7 @@ async fn from_program<T: Stream>(
     stream: &mut T,
     ours: &Watched,
     mut filler: usize,
-) -> Result<(), Broken> {
+) -> Result<End, Broken> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = ours.reads(|ours| {
@@ -150,8 +148,12 @@ async fn from_program<T: Stream>(
         // It is gone, and has not read all that we wrote (ECONNRESET).
         let count = read.await.map_err(|_| Broken::Program)?;
         if count == 0 {
+            // Nobody has its end any more, or it only sends no more.
+            if unix::is_ready(ours, PollFlags::HUP) == Ok(true) {
+                return Ok(End::Broken);
+            }
             stream.shutdown();
-            return Ok(());
+            return Ok(End::Closed);
         }
         let skipped = filler.min(count);
         filler -= skipped;

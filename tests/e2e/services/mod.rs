@@ -12,6 +12,7 @@ pub mod nbd;
 mod offers;
 mod parity;
 mod ports;
+mod proxy;
 pub mod router;
 mod runs;
 mod smoltcp;
@@ -56,6 +57,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         offers::trials,
         parity::trials,
         ports::trials,
+        proxy::trials,
         router::trials,
         runs::trials,
         smoltcp::trials,

@@ -96,22 +96,49 @@ pub struct Ids {
     pub count: u32,
 }
 
+/// The users and groups of this process's namespace, each under its own number.
+///
+/// # Errors
+/// [`Error::Map`]
+pub fn own_ids() -> Result<[Vec<Ids>; 2], Error> {
+    let read = |file: &'static str| {
+        let map = fs::read_to_string(file).map_err(|source| Error::Map { file, source })?;
+        Ok(map.lines().filter_map(ids).collect())
+    };
+    Ok([read("/proc/self/uid_map")?, read("/proc/self/gid_map")?])
+}
+
+/// A line of uid_map (`user_namespaces(7)`), each number as it is here.
+fn ids(line: &str) -> Option<Ids> {
+    let mut numbers = line.split_ascii_whitespace().map(str::parse);
+    let inside = numbers.next()?.ok()?;
+    let count = numbers.nth(1)?.ok()?;
+    Some(Ids {
+        inside,
+        outside: inside,
+        count,
+    })
+}
+
 /// Says who the users and groups are in the namespace of a child that has entered one. Who may not
 /// name groups as it likes gives that up for the child (`user_namespaces(7)`), if `alone`.
 ///
 /// # Errors
 /// [`Error::Map`]
-pub fn map_child(child: u32, [users, groups]: [Ids; 2], alone: bool) -> Result<(), Error> {
+pub fn map_child(child: u32, [users, groups]: &[Vec<Ids>; 2], alone: bool) -> Result<(), Error> {
     let write = |file: &'static str, line: &str| {
         let path = format!("/proc/{child}/{file}");
         fs::write(path, line).map_err(|source| Error::Map { file, source })
     };
-    let line = |ids: Ids| format!("{} {} {}", ids.inside, ids.outside, ids.count);
+    let lines = |all: &[Ids]| -> String {
+        let line = |ids: &Ids| format!("{} {} {}\n", ids.inside, ids.outside, ids.count);
+        all.iter().map(line).collect()
+    };
     if alone {
         write("setgroups", "deny")?;
     }
-    write("uid_map", &line(users))?;
-    write("gid_map", &line(groups))
+    write("uid_map", &lines(users))?;
+    write("gid_map", &lines(groups))
 }
 
 fn map(file: &'static str, line: &str) -> Result<(), Error> {
@@ -155,6 +182,16 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn ids_are_what_they_are_here() {
+        let found = ids("      1000     100000      65536").unwrap();
+        assert_eq!(
+            (found.inside, found.outside, found.count),
+            (1000, 1000, 65536)
+        );
+        assert!(ids("0 0").is_none() && ids("0 0 -1").is_none());
+    }
 
     #[test]
     fn a_file_that_is_no_namespace_is_refused() {
