@@ -5,6 +5,7 @@ mod console;
 mod devices;
 mod mtu;
 mod named;
+pub(crate) mod program;
 mod request;
 mod rules;
 pub(crate) mod signals;

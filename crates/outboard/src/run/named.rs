@@ -120,7 +120,7 @@ pub(super) fn describe(options: &Options, image: &Image) -> Description {
 }
 
 /// Seconds since 1970.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
 }

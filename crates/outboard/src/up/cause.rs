@@ -9,17 +9,20 @@ use std::process::ExitStatus;
 use tender::start::LOADED;
 
 /// What monitor and tender put in front of what they say.
-const SPEAKERS: [&str; 2] = ["outboard: ", "outboard-tender: "];
-/// What a tender says when its guest begins.
-const READY: &str = "outboard-tender: ready: ";
+const SPEAKERS: [&str; 3] = ["outboard: ", "outboard-tender: ", "outboard-proxy: "];
+/// What a tender says when its guest begins, and a proxy when its program does.
+const READY: [&str; 2] = ["outboard-tender: ready: ", "outboard-proxy: ready: "];
+/// How a monitor begins to say how a program ended.
+const OF_PROGRAM: &str = "the program";
 /// What stands in front of what it says when an image is loaded, for a spare.
 const PROGRAM: &str = "outboard-tender: ";
 /// Longest line, in bytes: what a guest has said is part of it.
 const BYTES_MAX: usize = 300;
 
-/// Whether a tender has said that its guest begins.
+/// Whether a tender has said that its guest begins, or a proxy that its program does.
 pub fn is_ready(report: &str) -> bool {
-    report.lines().any(|line| line.starts_with(READY))
+    let mut lines = report.lines();
+    lines.any(|line| READY.iter().any(|ready| line.starts_with(ready)))
 }
 
 /// Whether a tender has said that its image is loaded, and that it waits.
@@ -47,15 +50,23 @@ pub fn of(status: i32, report: &str) -> String {
         .lines()
         .rev()
         .find_map(|line| line.strip_prefix(CONSOLE));
-    let last = words().next_back().filter(|_| !is_ready(report));
+    let of_program = |line: &String| line.starts_with(OF_PROGRAM);
+    let ended = words().find(of_program);
+    let mut before = words().filter(|line| !of_program(line));
+    let last = before.next_back().filter(|_| !is_ready(report));
     let mut text = match (status.code(), status.signal()) {
         (_, Some(signal)) => {
             let name = signal_name(signal).map_or_else(|| signal.to_string(), str::to_owned);
             format!("its monitor was ended by {name}")
         }
-        (Some(exit::SUCCESS), _) => "the guest ended with status 0".to_owned(),
         // Who did not begin has said why, and last.
         (Some(exit::FAILURE), _) if last.is_some() => last.unwrap_or_default(),
+        (code, _) if ended.is_some() => {
+            let line = console.filter(|_| code != Some(exit::SUCCESS));
+            let line = line.map_or_else(String::new, |line| format!("; its last line: {line}"));
+            ended.unwrap_or_default() + &line
+        }
+        (Some(exit::SUCCESS), _) => "the guest ended with status 0".to_owned(),
         (Some(exit::ABORT), _) => match console {
             Some(line) => format!("a panic, or out of memory: {line}"),
             None => "a panic, or out of memory".to_owned(),
@@ -114,6 +125,24 @@ mod tests {
             exited(7, "outboard: the guest ended with status 7"),
             "the guest ended with status 7"
         );
+    }
+
+    #[test]
+    fn a_program_is_told_from_a_guest() {
+        let refused =
+            "outboard-proxy: web: no such file\noutboard: the program ended with status 1\n";
+        assert_eq!(exited(1, refused), "web: no such file");
+        let begun = "outboard-proxy: ready: web\n";
+        assert!(is_ready(begun) && !is_ready(refused));
+        let ended = |status| {
+            let said = "console: bye\noutboard: the program ended with status";
+            exited(status, &format!("{begun}{said} {status}\n"))
+        };
+        assert_eq!(ended(0), "the program ended with status 0");
+        for status in [1, 7, 255] {
+            let expected = format!("the program ended with status {status}; its last line: bye");
+            assert_eq!(ended(status), expected);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! rules. It reads files and starts nothing.
 
 use super::component::{Component, Device, Kind};
+use super::handed::PROXY;
 use crate::rules::include::{Failure, Gathered};
 use abi::extension::feature;
 use abi::manifest::kind;
@@ -15,6 +16,9 @@ use tender::{check, load};
 
 /// What a tender, and the guest, would say of it: one mistake of each kind.
 pub fn component(component: &Component) -> Vec<String> {
+    if let Some(program) = &component.program {
+        return program.mistakes();
+    }
     let line = component.command_line(&[]);
     // The name is the monitor's.
     let line = line.iter().skip(1).map(OsString::from);
@@ -46,6 +50,9 @@ pub fn component(component: &Component) -> Vec<String> {
 
 /// What is not wrong with it, but not as one may think.
 pub fn notes(component: &Component) -> Vec<String> {
+    if component.program.is_some() {
+        return Vec::new();
+    }
     let Ok((_, image)) = load::open(&component.image) else {
         return Vec::new();
     };
@@ -95,31 +102,85 @@ fn links(component: &Component, image: &Image) -> Result<(), String> {
     Ok(())
 }
 
-/// Links of which one end carries sockets and the other one frames: each with the place of the
-/// component to which the sockets belong. Images that cannot be read are told of elsewhere.
-pub fn carried(components: &[Component]) -> Vec<(usize, String)> {
-    let kinds = components.iter().flat_map(|component| {
-        let image = load::open(&component.image).ok();
-        let regions = image.map_or_else(Vec::new, |(_, image)| image.regions);
-        let ends = component.devices.iter().filter_map(move |device| {
-            let mut regions = regions.iter();
-            let region = regions.find(|region| region.name() == Some(&device.name))?;
-            Some((device.link()?, component, region.kind))
+/// An end of a link.
+struct End<'a> {
+    link: &'a str,
+    /// Who has it.
+    name: &'a str,
+    /// Where the file has the component of it.
+    place: usize,
+    /// What the link carries there.
+    kind: u32,
+    /// Whether it is a program's.
+    is_program: bool,
+}
+
+/// The ends that a component has of links, and those that programs outside of the file have there.
+/// Images that cannot be read are told of elsewhere.
+fn ends(component: &Component) -> Vec<End<'_>> {
+    let (place, is_program) = (component.place, component.program.is_some());
+    let image = load::open(&component.image).ok().filter(|_| !is_program);
+    let regions = image.map_or_else(Vec::new, |(_, image)| image.regions);
+    let end = |device: &'_ Device| {
+        let mut regions = regions.iter();
+        let region = regions.find(|region| region.name() == Some(&device.name));
+        match is_program {
+            true => Some(region::kind::SOCKETS),
+            false => region.map(|region| region.kind),
+        }
+    };
+    let all = component.devices.iter().filter_map(|device| {
+        let link = device.link()?;
+        let own = end(device).map(|kind| End {
+            link,
+            name: &component.name,
+            place,
+            kind,
+            is_program,
         });
-        ends.collect::<Vec<_>>()
+        let is_free = device.peer.as_deref() == Some(PROXY);
+        let free = is_free.then_some(End {
+            link,
+            name: PROXY,
+            place,
+            kind: region::kind::SOCKETS,
+            is_program: true,
+        });
+        Some(own.into_iter().chain(free))
     });
-    let kinds: Vec<_> = kinds.collect();
-    let of_sockets = kinds.iter().filter(|end| end.2 == region::kind::SOCKETS);
-    let wrong = of_sockets.filter_map(|(link, component, _)| {
-        let mut others = kinds.iter();
-        let (_, other, _) =
-            others.find(|other| other.0 == *link && other.2 == region::kind::LINK)?;
-        let (name, other) = (&component.name, &other.name);
-        let what = format!(
-            "link:{link}: {name} takes a link there that carries sockets, and {other} one that \
-             carries frames; build either with the manifest of the other's kind"
-        );
-        Some((component.place, what))
+    all.flatten().collect()
+}
+
+/// Links of which one end carries sockets and the other one frames, or that join two programs: each
+/// with the place of the component to which the sockets belong.
+pub fn carried(components: &[Component]) -> Vec<(usize, String)> {
+    let all: Vec<_> = components.iter().flat_map(ends).collect();
+    let of_sockets = all.iter().enumerate();
+    let of_sockets = of_sockets.filter(|(_, end)| end.kind == region::kind::SOCKETS);
+    let wrong = of_sockets.filter_map(|(number, end)| {
+        let others = all.iter().enumerate();
+        let mut others = others.filter(|(_, other)| other.link == end.link);
+        let (_, other) = others.find(|(other, _)| *other != number)?;
+        let End { link, name, .. } = end;
+        let what = match (other.kind, end.is_program && other.is_program) {
+            (_, true) => format!(
+                "link:{link}: {name} and {} are programs; join each to a stack: outboard build \
+                 unikernels/stack",
+                other.name
+            ),
+            (region::kind::LINK, _) if end.is_program => format!(
+                "link:{link}: {name} is a program, and {} takes a link there that carries frames; \
+                 join it to a stack: outboard build unikernels/stack",
+                other.name
+            ),
+            (region::kind::LINK, _) => format!(
+                "link:{link}: {name} takes a link there that carries sockets, and {} one that \
+                 carries frames; build either with the manifest of the other's kind",
+                other.name
+            ),
+            _ => return None,
+        };
+        Some((end.place, what))
     });
     wrong.collect()
 }

@@ -2,8 +2,9 @@
 //! who holds what.
 
 use super::groups::{Groups, Limits};
-use super::handed::{Handed, SIDE_DESCRIPTORS};
+use super::handed::{Handed, PROXY, SIDE_DESCRIPTORS};
 use super::policy::Restart;
+use super::program::Program;
 use super::progress::STILL_DEFAULT;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,8 +19,10 @@ pub struct Component {
     pub name: String,
     /// Where the file begins with it, in bytes.
     pub place: usize,
-    /// The image.
+    /// The image; no path for a program.
     pub image: PathBuf,
+    /// What it is in place of an image.
+    pub program: Option<Program>,
     /// Where it runs; `None`: where the image says.
     pub host: Option<String>,
     /// Guest memory, in MiB.
@@ -148,16 +151,30 @@ impl Component {
         devices.filter_map(|device| device.handed(&self.name))
     }
 
-    /// How long it may make no progress; `None` for any time.
+    /// The other ends of its links that no component has: its keeper keeps them for whoever asks.
+    pub fn kept(&self) -> impl Iterator<Item = Handed> {
+        let devices = self.devices.iter();
+        let free = devices.filter(|device| device.peer.as_deref() == Some(PROXY));
+        free.filter_map(|device| device.handed(&self.name)?.other())
+    }
+
+    /// How long it may make no progress; `None` for any time, as for programs, which do not count
+    /// their turns.
     pub fn may_stand_still(&self) -> Option<Duration> {
+        if self.program.is_some() {
+            return None;
+        }
         let still = self.progress.map_or(STILL_DEFAULT, Duration::from_secs);
         Some(still).filter(|still| !still.is_zero())
     }
 
-    /// What stands behind `outboard run`, with these MAC addresses for networks that have none in
+    /// What stands behind `outboard run`, or `outboard proxy` for a program, with these MAC addresses for networks that have none in
     /// the file: a neighbour knows a component by its address, so that it keeps it. Taps, links and
     /// states are behind the descriptors from [`FIRST_HANDED`] on.
     pub fn command_line(&self, macs: &[(String, String)]) -> Vec<String> {
+        if let Some(program) = &self.program {
+            return program.command_line(self.link_end());
+        }
         let mut line = vec![format!("--name={}", self.name)];
         let memory = self.memory.map(|mib| format!("--mem={mib}"));
         let host = self.host.as_ref().map(|host| format!("--host={host}"));
@@ -202,7 +219,10 @@ impl Component {
                 right.to_owned(),
             ]
         };
-        let mut rows = vec![file("image", &self.image, "read")];
+        let mut rows = match &self.program {
+            Some(program) => program.holdings(),
+            None => vec![file("image", &self.image, "read")],
+        };
         rows.extend(self.rules.iter().map(|path| file("rules", path, "read")));
         rows.extend(self.devices.iter().map(|device| {
             let what = format!("{} {}", device.kind.key(), device.name);
@@ -230,19 +250,22 @@ impl Component {
                 "write, at its end".to_owned(),
             ]);
         }
-        let memory = self.memory.unwrap_or(tender::options::MEM_MIB_DEFAULT);
-        rows.push([
-            "memory".to_owned(),
-            format!("{memory} MiB"),
-            "all".to_owned(),
-        ]);
+        if self.program.is_none() {
+            let memory = self.memory.unwrap_or(tender::options::MEM_MIB_DEFAULT);
+            let memory = format!("{memory} MiB");
+            rows.push(["memory".to_owned(), memory, "all".to_owned()]);
+        }
         let held = self.limits.held(groups).into_iter();
         rows.extend(held.map(|(what, most, by)| [what.to_owned(), most, by.words().to_owned()]));
         if let Some(still) = self.may_stand_still() {
             let right = "end, if it stands still for longer".to_owned();
             rows.push(["time".to_owned(), format!("{still:?} a turn"), right]);
         }
-        rows.extend(OF_ALL.map(|row| row.map(str::to_owned)));
+        let of_all = match self.program {
+            Some(_) => &OF_ALL[..1],
+            None => &OF_ALL[..],
+        };
+        rows.extend(of_all.iter().map(|row| row.map(str::to_owned)));
         rows
     }
 }
@@ -252,7 +275,8 @@ pub const LINK: &str = "link:";
 /// The option that gives a network its address.
 const MAC: &str = "--net-mac:";
 
-/// What each component has, whatever the file says: its own, and no other's.
+/// What each component has, whatever the file says: its own, and no other's. A program has the first
+/// alone.
 const OF_ALL: [[&str; 3]; 4] = [
     ["console", "outboard logs", "write"],
     [

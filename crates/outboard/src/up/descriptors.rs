@@ -14,7 +14,8 @@ const EACH: u64 = 4;
 /// a component is handed, once more what its spare is, and twice more while it starts one.
 fn needed(components: &[Component]) -> u64 {
     let handed = |component: &Component| -> u64 {
-        let each = component.handed().map(|what| what.descriptors() as u64);
+        let handed = component.handed().chain(component.kept());
+        let each = handed.map(|what| what.descriptors() as u64);
         each.sum()
     };
     let most = components.iter().map(handed).max().unwrap_or(0);

@@ -11,6 +11,10 @@ use std::os::fd::OwnedFd;
 /// Descriptors of an end of a link: those of [`Side`].
 pub const SIDE_DESCRIPTORS: usize = 4;
 
+/// Who has the end of a link that no component has: whoever types `outboard proxy --net=LINK`. No
+/// component has a blank in its name.
+pub const PROXY: &str = "outboard proxy";
+
 /// Something that a component is handed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]

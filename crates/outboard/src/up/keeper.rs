@@ -274,9 +274,10 @@ impl Keeper {
             return Err("no file for what is said of the run".to_owned());
         }
         let report = descriptors.remove(0);
-        let child = process::fork(MONITOR, &self.held, || {
-            monitor(start, &report, &descriptors, begins)
-        });
+        let handed = start.handed.iter().map(Handed::descriptors).sum();
+        // What it keeps is nobody's who is started.
+        let own = descriptors.get(..handed).unwrap_or(&descriptors);
+        let child = process::fork(MONITOR, &self.held, || monitor(start, &report, own, begins));
         let child = child.map_err(|error| format!("no process: {error}; see `ulimit -u`"))?;
         let process = Pid::from_raw(child.id().cast_signed()).ok_or("no process")?;
         Ok((descriptors, process))
@@ -416,6 +417,10 @@ fn monitor(
     let all: Vec<_> = descriptors.iter().chain(begins).collect();
     let prepared = prepare(start, report, &all);
     let done = prepared.map_err(|error| error.to_string()).and_then(|()| {
+        if let Some(settings) = &start.program {
+            let ended = run::program::run(start, settings);
+            return ended.map_err(|error| error.to_string());
+        }
         let line = start.command_line.iter().map(Into::into);
         let mut request = run::Request::parse(line).map_err(|error| error.to_string())?;
         request.keeps_console = true;
@@ -440,7 +445,7 @@ fn prepare(start: &Start, report: &OwnedFd, descriptors: &[&OwnedFd]) -> io::Res
     rustix::stdio::dup2_stderr(report)?;
     // Before its number is somebody else's.
     drop(null);
-    hand_over(descriptors)?;
+    hand_over(descriptors, start.program.is_some())?;
     if let Some(group) = &start.group {
         let entered = groups::enter(group);
         entered.map_err(|error| named(group, &error))?;
@@ -462,8 +467,9 @@ fn named(group: &Path, error: &io::Error) -> io::Error {
 
 /// Gives these descriptors the numbers from [`FIRST_HANDED`] on, and closes all others but the
 /// standard ones: nobody may use what this process had open before. What the keeper owns is closed
-/// behind its back, and never dropped here: this process ends by `_exit`.
-fn hand_over(descriptors: &[&OwnedFd]) -> io::Result<()> {
+/// behind its back, and never dropped here: this process ends by `_exit`. They are inherited by
+/// programs if these are to be (`programs`).
+fn hand_over(descriptors: &[&OwnedFd], programs: bool) -> io::Result<()> {
     let behind = FIRST_HANDED + i32::try_from(descriptors.len()).map_err(io::Error::other)?;
     // Out of the way first: one may have the number that another is to get.
     let away = |fd: &&OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, behind);
@@ -478,7 +484,10 @@ fn hand_over(descriptors: &[&OwnedFd]) -> io::Result<()> {
     descriptor::close_all_but(&mut kept)?;
     for fd in &away {
         // The lowest that is free: all are, one after the other.
-        std::mem::forget(rustix::io::fcntl_dupfd_cloexec(fd, FIRST_HANDED)?);
+        std::mem::forget(match programs {
+            true => rustix::io::dup(fd)?,
+            false => rustix::io::fcntl_dupfd_cloexec(fd, FIRST_HANDED)?,
+        });
     }
     std::mem::forget(away);
     descriptor::close_all_but(&mut Vec::from_iter(0..behind))

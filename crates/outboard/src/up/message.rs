@@ -1,6 +1,7 @@
 //! What supervisor and keeper, and commands and supervisor, say to each other.
 
 use super::handed::Handed;
+use super::program::Settings;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -14,10 +15,16 @@ pub struct Start {
     pub name: String,
     /// Which run of it this is, from 1 on.
     pub run: u64,
-    /// What stands behind `outboard run`.
+    /// What stands behind `outboard run`, or `outboard proxy` for a program.
     pub command_line: Vec<String>,
+    /// What else a program is started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Settings>,
     /// What the descriptors of the command line are.
     pub handed: Vec<Handed>,
+    /// What its keeper keeps and does not hand over; its descriptors come behind the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Handed>,
     /// Most address space of each of its processes, in bytes.
     pub memory_limit: Option<u64>,
     /// The control group that bounds it.
@@ -101,7 +108,13 @@ pub enum Command {
     Replace(String, PathBuf),
     /// Have somebody look into a component as long as the command is connected.
     Debug(String),
+    /// Hand over the free end of this link, as long as the command is connected.
+    Join(String),
 }
+
+/// What the supervisor says to [`Command::Join`]: the MTU of the link in bytes, if its file says. The
+/// descriptors of the end come with it.
+pub type End = Result<Option<u16>, String>;
 
 /// What the supervisor says to a command: what was done, or why not.
 pub type Reply = Result<String, String>;

@@ -16,6 +16,8 @@
 //! | [`file`](mod@file) | the file, with every mistake | none |
 //! | [`check`] | what is wrong with images, devices and rules | reads files |
 //! | [`component`] | command lines, and who holds what | none |
+//! | [`program`] | components that are programs as they are | reads folders |
+//! | [`join`](mod@join) | the end of a link that a program outside of the file has | a socket |
 //! | [`handed`] | what a component is given by descriptor | none |
 //! | [`policy`], [`machine`] | when a component is started, ended, killed | none |
 //! | [`spare`] | when an instance is loaded for the next run | none |
@@ -39,12 +41,14 @@ pub mod descriptors;
 pub mod file;
 pub mod groups;
 pub mod handed;
+pub mod join;
 pub mod keeper;
 pub mod machine;
 pub mod message;
 pub mod notify;
 pub mod place;
 pub mod policy;
+pub mod program;
 pub mod progress;
 pub mod spare;
 pub mod status;

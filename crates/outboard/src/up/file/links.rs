@@ -3,8 +3,9 @@
 use super::{Reading, Value, integer, texts, unknown};
 use crate::up::channel::DESCRIPTORS_MAX;
 use crate::up::component::{Component, Device, LINK as SOURCE};
+use crate::up::handed::PROXY as PEER;
 use abi::link::MTU_MIN;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toml::de::DeTable;
 
 /// The key of what is said of links.
@@ -12,6 +13,22 @@ pub(super) const LINK: &str = "link";
 /// What may be said of one.
 const MTU: &str = "mtu";
 const TRUSTED: &str = "trusted";
+const PROXY: &str = "proxy";
+
+/// The links of which one end is for `outboard proxy --net=LINK`.
+pub(super) fn free(document: &DeTable<'_>) -> BTreeSet<String> {
+    let links = document.iter().filter(|(key, _)| key.get_ref() == LINK);
+    let links = links.filter_map(|(_, value)| value.get_ref().as_table());
+    let is_free = |value: &Value<'_>| {
+        let said = value.get_ref().as_table()?.iter();
+        let mut said = said.filter(|(key, _)| key.get_ref() == PROXY);
+        said.next()?.1.get_ref().as_bool()
+    };
+    let free = links
+        .flatten()
+        .filter(|(_, value)| is_free(value) == Some(true));
+    free.map(|(name, _)| name.get_ref().to_string()).collect()
+}
 
 impl Reading<'_> {
     /// What is said of links.
@@ -39,8 +56,13 @@ impl Reading<'_> {
                 match key.get_ref().as_ref() {
                     MTU => self.mtu(name, value, components),
                     TRUSTED => self.trusted(name, value, components),
+                    PROXY if value.get_ref().as_bool().is_some() => {}
+                    PROXY => self.mistake(
+                        value.span().start,
+                        format_args!("{PROXY}: expected true or false"),
+                    ),
                     typed => {
-                        let what = unknown(typed, [MTU, TRUSTED].into_iter());
+                        let what = unknown(typed, [MTU, TRUSTED, PROXY].into_iter());
                         self.mistake(key.span().start, what);
                     }
                 }
@@ -83,7 +105,8 @@ impl Reading<'_> {
     }
 
     /// A link has an end in each of two components, which are told to each other here.
-    pub(super) fn links(&mut self, components: &mut [Component]) {
+    /// A `free` one has the other end for a proxy.
+    pub(super) fn links(&mut self, components: &mut [Component], free: &BTreeSet<String>) {
         let mut links: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
         for (component, one) in components.iter().enumerate() {
             for (device, link) in one.devices.iter().enumerate() {
@@ -100,6 +123,17 @@ impl Reading<'_> {
             ends.sort_by_key(|end| place(*end));
             let name = |(component, _): (usize, usize)| components[component].name.clone();
             match ends[..] {
+                [(component, device)] if free.contains(&link) => {
+                    components[component].devices[device].peer = Some(PEER.to_owned());
+                }
+                [_, other, ..] if free.contains(&link) => {
+                    let what = format!(
+                        "{link} has an end for outboard proxy and one in {} already; write \
+                         another link here",
+                        name(ends[0])
+                    );
+                    self.mistake(place(other), what);
+                }
                 [one, other] if one.0 != other.0 => {
                     let names = [name(other), name(one)];
                     for ((component, device), peer) in [one, other].into_iter().zip(names) {
@@ -116,7 +150,7 @@ impl Reading<'_> {
                 [one] => {
                     let what = format!(
                         "{link} has one end; write net.NAME = \"{SOURCE}{link}\" in another \
-                         component too"
+                         component too, or [link.{link}] and {PROXY} = true"
                     );
                     self.mistake(place(one), what);
                 }
@@ -138,7 +172,8 @@ impl Reading<'_> {
 
     /// All that a component is handed goes in one message, beside the file for what is said of it.
     fn descriptors(&mut self, component: &Component) {
-        let handed: usize = component.handed().map(|what| what.descriptors()).sum();
+        let handed = component.handed().chain(component.kept());
+        let handed: usize = handed.map(|what| what.descriptors()).sum();
         if handed >= DESCRIPTORS_MAX {
             let what = format!(
                 "the taps, links and states of {} have {handed} descriptors, 1, 4 and 1 each; \

@@ -4,10 +4,12 @@
 //! [`super::check`].
 
 mod links;
+mod program;
 
 use super::component::{Component, Device, Kind, LINK};
 use super::cores::CORES_MAX;
 use super::policy::Restart;
+use super::program::Program;
 use super::progress::STILL_SECONDS_MAX;
 use crate::instance;
 use std::borrow::Borrow;
@@ -118,7 +120,8 @@ pub fn parse(text: &str, folder: &Path) -> Result<Vec<Component>, Vec<Mistake>> 
     }
     let mut components = reading.components(document.get_ref());
     reading.relations(&components);
-    reading.links(&mut components);
+    let free = links::free(document.get_ref());
+    reading.links(&mut components, &free);
     reading.of_links(document.get_ref(), &mut components);
     let mut mistakes = reading.mistakes;
     match mistakes.is_empty() {
@@ -217,25 +220,29 @@ impl Reading<'_> {
             place,
             ..Component::default()
         };
-        let mut macs = BTreeMap::new();
+        let (mut macs, mut program) = (BTreeMap::new(), Program::default());
         for (key, value) in table {
-            self.key(&mut component, &mut macs, key, value);
+            if self
+                .of_program(&mut program, key.get_ref(), value)
+                .is_none()
+            {
+                self.key(&mut component, &mut macs, key, value);
+            }
         }
+        component.program = Some(program).filter(|program| !program.words.is_empty());
         for device in component.devices.iter_mut().filter(|d| d.kind == Kind::Net) {
             device.mac = macs.remove(&device.name).map(|(_, mac)| mac);
         }
         for (net, (place, _)) in macs {
             self.mistake(place, format_args!("mac.{net}: there is no net.{net}"));
         }
-        if !table.keys().any(|key| key.get_ref() == "image") {
-            self.mistake(
-                place,
-                format_args!("{name} has no image; write image = \"{name}.spt\""),
-            );
-        }
+        let keys = table.keys();
+        let keys = keys.map(|key| (key.span().start, key.get_ref().to_string()));
+        self.of_its_kind(&component, &keys.collect::<Vec<_>>());
         let needed = component.memory.unwrap_or(tender::options::MEM_MIB_DEFAULT);
         let needed = needed + MEMORY_LIMIT_EXTRA;
-        if component.limits.memory.is_some_and(|limit| limit < needed) {
+        let is_short = component.limits.memory.is_some_and(|limit| limit < needed);
+        if is_short && component.program.is_none() {
             let what = format!(
                 "limits.memory of {name}: less than memory and {MEMORY_LIMIT_EXTRA} MiB: {needed}"
             );
@@ -255,6 +262,7 @@ impl Reading<'_> {
         let typed = key.get_ref().as_ref();
         let keys = KEYS.iter().chain([&LIMITS]);
         let Some((_, form)) = keys.clone().find(|(name, _)| *name == typed) else {
+            let keys = keys.chain(&program::KEYS);
             let what = unknown(typed, keys.map(|(name, _)| *name));
             return self.mistake(key.span().start, what);
         };

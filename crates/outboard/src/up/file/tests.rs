@@ -80,7 +80,7 @@ mtu = 9000
 "#;
     let said = parse_here(text).unwrap_err();
     let expected = [
-        "a.toml:2:12: fw has no image; write image = \"fw.spt\"",
+        "a.toml:2:12: fw has no image; write image = \"fw.spt\", or program = [\"...\"]",
         "a.toml:2:12: after \"stak\": no such component; did you mean stack?",
         "a.toml:3:1: no such key: imag; did you mean image?",
         "a.toml:4:10: memory: expected MiB from 1 to 262144",
@@ -148,8 +148,8 @@ fn a_link_joins_two_components() {
     let expected = "a.toml:9:5: l has its ends in a and b already; a link joins two components";
     assert_eq!(parse_here(&third).unwrap_err(), [expected]);
     let alone = one("a", "net.x = \"link:l\"");
-    let expected =
-        "a.toml:3:5: l has one end; write net.NAME = \"link:l\" in another component too";
+    let expected = "a.toml:3:5: l has one end; write net.NAME = \"link:l\" in another component \
+                    too, or [link.l] and proxy = true";
     assert_eq!(parse_here(&alone).unwrap_err(), [expected]);
     let both = one("a", "net.x = \"link:l\"\nnet.y = \"link:l\"");
     let expected = "a.toml:4:5: l has both ends in a; a link joins two components";
@@ -299,4 +299,152 @@ fn word() -> impl Strategy<Value = &'static str> {
         "\\u0000",
     ];
     (0..words.len()).prop_map(move |index| words[index])
+}
+
+/// A component that is a program has a link, and what is said of programs.
+#[test]
+fn a_component_may_be_a_program() {
+    let text = r#"
+[component.stack]
+image = "stack.spt"
+net.apps = "link:inner"
+
+[component.web]
+program = ["./nginx", "-g", "daemon off;"]
+net.stack = "link:inner"
+environment = { A = "b", LANG = "C" }
+folder = "srv"
+files.read = ["/etc/nginx", "pages"]
+files.write = ["/var/log"]
+after = ["stack"]
+restart = "on-failure"
+limits.memory = 64
+
+[link.inner]
+mtu = 9000
+"#;
+    let components = parse_here(text).unwrap();
+    let web = &components[1];
+    let expected = "--component --link=3,4,5,6 --mtu=9000 --read=/etc/nginx --read=/here/pages \
+                    --write=/var/log -- /here/./nginx -g daemon off;";
+    assert_eq!(web.command_line(&[]).join(" "), expected);
+    let settings = web.program.as_ref().unwrap().settings();
+    assert_eq!(settings.folder, Path::new("/here/srv"));
+    let variables = settings.environment.into_iter().collect::<Vec<_>>();
+    assert_eq!(variables[0], ("A".to_owned(), "b".to_owned()));
+    assert_eq!(web.may_stand_still(), None);
+    assert_eq!(
+        components[0].handed().next().unwrap().other(),
+        web.handed().next()
+    );
+    let rows = web.holdings(None);
+    let row = |expected: [&str; 3]| rows.iter().any(|row| row[..] == expected);
+    assert!(
+        row(["program", "/here/./nginx -g daemon off;", "run"]),
+        "{rows:?}"
+    );
+    assert!(row(["files", "/var/log", "read, write"]), "{rows:?}");
+    assert!(row(["environment", "LANG", "read"]), "{rows:?}");
+    assert!(
+        !rows
+            .iter()
+            .any(|row| row[0] == "image" || row[0] == "memory"),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_program_has_its_line() {
+    let said = |rest: &str| {
+        let text = format!(
+            "[component.stack]\nimage = \"x\"\nnet.a = \"link:l\"\n[component.web]\n{rest}\n"
+        );
+        parse_here(&text).unwrap_err().join("\n")
+    };
+    let program = "program = [\"true\"]\nnet.s = \"link:l\"\n";
+    for (rest, expected) in [
+        ("net.s = \"link:l\"", "4:12: web has no image; write image"),
+        (
+            &format!("{program}image = \"y\""),
+            "4:12: web has an image and a program; it is one of them",
+        ),
+        (
+            &format!("{program}memory = 5"),
+            "7:1: memory is for images; leave it away",
+        ),
+        (
+            &format!("{program}spare = true"),
+            "7:1: spare is for images; leave it away",
+        ),
+        (
+            "image = \"y\"\nnet.s = \"link:l\"\nfolder = \"/\"",
+            "7:1: folder is for programs; leave it away",
+        ),
+        (
+            &format!("{program}net.t = \"tap:tap0\""),
+            "4:12: web needs one link to a stack, and has no other network",
+        ),
+        (
+            &format!("{program}limits.progress = 3"),
+            "4:12: limits.progress of web",
+        ),
+        (
+            &format!("{program}files.reed = [\"/\"]"),
+            "7:7: files: no such key: reed",
+        ),
+        (
+            &format!("{program}files.read = []"),
+            "7:1: files: expected a table",
+        ),
+        (
+            &format!("{program}environment = {{ A = 5 }}"),
+            "7:15: environment: expected",
+        ),
+        (
+            &format!("{program}environment = {{ \"A=B\" = \"\" }}"),
+            "7:15: environment: expected",
+        ),
+        (
+            "program = []\nnet.s = \"link:l\"",
+            "5:11: program: expected texts",
+        ),
+        (
+            &format!("{program}folder = 5"),
+            "7:10: folder: expected a path",
+        ),
+        (
+            &format!("{program}foldr = \"/\""),
+            "7:1: no such key: foldr; did you mean folder?",
+        ),
+    ] {
+        let said = said(rest);
+        assert!(said.contains(expected), "{rest}: {said}");
+    }
+}
+
+#[test]
+fn an_end_of_a_link_may_be_left_to_a_proxy() {
+    let one = |name: &str| format!("[component.{name}]\nimage = \"x\"\nnet.s = \"link:l\"\n");
+    let free = "[link.l]\nproxy = true\n";
+    let components = parse_here(&(one("a") + free)).unwrap();
+    let device = &components[0].devices[0];
+    assert_eq!(device.peer.as_deref(), Some(super::super::handed::PROXY));
+    let kept: Vec<_> = components[0].kept().collect();
+    assert_eq!(
+        kept,
+        [components[0].handed().next().unwrap().other().unwrap()]
+    );
+    let said = parse_here(&(one("a") + &one("b") + free)).unwrap_err();
+    let expected = "a.toml:6:5: l has an end for outboard proxy and one in a already; write another \
+                    link here";
+    assert_eq!(said, [expected]);
+    let closed = one("a") + &one("b") + "[link.l]\nproxy = false\n";
+    assert!(
+        parse_here(&closed)
+            .unwrap()
+            .iter()
+            .all(|one| one.kept().count() == 0)
+    );
+    let said = parse_here(&(one("a") + &one("b") + "[link.l]\nproxy = 1\n")).unwrap_err();
+    assert_eq!(said, ["a.toml:8:9: proxy: expected true or false"]);
 }

@@ -102,6 +102,9 @@ impl Supervisor {
                         Err(why) => answer(&client, &Err(why)),
                     }
                 }
+                Ok(Received::Message(Command::Join(net), _)) => {
+                    self.hand_end(client.channel, &net);
+                }
                 Ok(Received::Message(Command::Debug(name), _)) => {
                     self.debug(client.channel, &name);
                 }

@@ -44,6 +44,8 @@ impl Supervisor {
     /// The run to be looked into, and the component as it was.
     fn begin_debug(&mut self, name: &str) -> Result<(u64, Component), String> {
         let index = self.index_of(name)?;
+        let component = self.all[index].component();
+        component.must_be_image("look into its process: gdb -p PID")?;
         let mut debuggers = self.debuggers.iter();
         if debuggers.any(|other| other.component.name == name) {
             return Err(format!("{name}: somebody looks into it already"));

@@ -3,6 +3,7 @@
 
 mod commands;
 mod debug;
+mod join;
 mod leave;
 mod pool;
 mod replace;
@@ -19,12 +20,14 @@ use super::machine::{Effect, Event, Machine, START_MAX, State};
 use super::message::{Answer, Request, Start};
 use super::notify::Notify;
 use super::place::Place;
+use super::program::Program;
 use super::spare;
 use super::status::{self, Status};
 use super::{Error, cause, cores, keeper, policy};
 use crate::instance::{self, Instance};
 use crate::said;
 use debug::Debugger;
+use join::Joined;
 use linux::signal::{Held, is_ignored};
 use replace::Replacement;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -68,7 +71,9 @@ impl Form {
             name: name.clone(),
             run,
             command_line: self.command_line.clone(),
+            program: self.component.program.as_ref().map(Program::settings),
             handed: self.component.handed().collect(),
+            kept: self.component.kept().collect(),
             memory_limit: match groups.is_some_and(|groups| groups.memory) {
                 true => None,
                 false => limits.memory.map(|mib| mib << 20),
@@ -132,6 +137,7 @@ pub struct Supervisor {
     control: OwnedFd,
     clients: Vec<Client>,
     debuggers: Vec<Debugger>,
+    joined: Vec<Joined>,
     all: Vec<Managed>,
     /// The descriptors that components are handed.
     pool: BTreeMap<Handed, Vec<OwnedFd>>,
@@ -178,6 +184,7 @@ impl Supervisor {
             control,
             clients: Vec::new(),
             debuggers: Vec::new(),
+            joined: Vec::new(),
             all: Vec::new(),
             pool: BTreeMap::new(),
             down: false,
@@ -284,6 +291,8 @@ impl Supervisor {
         );
         let debuggers = self.debuggers.iter();
         ends.extend(debuggers.map(|debugger| PollFd::new(&debugger.channel, PollFlags::IN)));
+        let joined = self.joined.iter();
+        ends.extend(joined.map(|one| PollFd::new(&one.channel, PollFlags::IN)));
         match poll(&mut ends, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(!ends[2].revents().is_empty()),
             Err(errno) => Err(errno.into()),
@@ -318,6 +327,7 @@ impl Supervisor {
         self.all.retain(|one| !has_left(one));
         self.answer_clients();
         self.attend_debuggers();
+        self.attend_joined();
         self.write_down();
         self.tell_manager(now);
     }
@@ -469,7 +479,8 @@ impl Supervisor {
         let start = form.start(run, self.groups.as_ref());
         let report = self.place.begin_report(&start.name, run);
         let report = report.map_err(|error| format!("no file for what is said of it: {error}"))?;
-        let handed = start.handed.iter().filter_map(|what| self.pool.get(what));
+        let handed = start.handed.iter().chain(&start.kept);
+        let handed = handed.filter_map(|what| self.pool.get(what));
         let descriptors = [&report].into_iter().chain(handed.flatten());
         let descriptors: Vec<_> = descriptors.map(AsFd::as_fd).collect();
         let sent = self.keeper.send(&request(start), &descriptors);

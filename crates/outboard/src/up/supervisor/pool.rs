@@ -3,10 +3,11 @@
 
 use super::{Managed, Supervisor, say};
 use crate::up::component::Component;
-use crate::up::handed::{self, Handed};
+use crate::up::handed::{self, Handed, PROXY};
 use crate::up::machine::{Event, State};
+use crate::up::program::SLOTS;
 use crate::up::spare;
-use abi::link::slots;
+use abi::link::{file_bytes, slots};
 use abi::region::{Request, kind};
 use abi::state::{COPIES, COPY_WORDS, Header, Mark, word};
 use image::Image;
@@ -29,11 +30,12 @@ impl Supervisor {
             let Some(what) = device.handed(&component.name) else {
                 continue;
             };
-            let asked = |kind| asked(&component, &image, kind, &device.name);
+            let asked = |kind| asked(&component, image.as_ref(), kind, &device.name);
             match &what {
                 Handed::Tap(_) if self.has_tap(&what) => {}
                 Handed::Tap(name) => {
-                    let features = image.extension.map_or(0, |extension| extension.features);
+                    let extension = image.as_ref().and_then(|image| image.extension);
+                    let features = extension.map_or(0, |extension| extension.features);
                     let tap = attach::open_tap(name, features)
                         .map_err(|why| format!("tap:{name}: {why}"))?;
                     self.pool.insert(what, vec![tap]);
@@ -66,7 +68,7 @@ impl Supervisor {
                 Handed::Side { .. } => kind::LINK,
                 Handed::State { .. } => kind::STATE,
             };
-            let asked = asked(component, &image, kind, &device.name)?;
+            let asked = asked(component, image.as_ref(), kind, &device.name)?;
             let kept = self.pool.get(&what);
             if kind == kind::STATE {
                 understands(component, kept, &device.name)?;
@@ -139,18 +141,29 @@ impl Supervisor {
             return Ok(());
         };
         let others = |one: &Managed| one.name() == *end;
-        let found = self.all.iter().position(others);
-        let peer = found.ok_or_else(|| format!("link:{link}: there is no {end}"))?;
-        let component = self.all[peer].component();
-        let mut devices = component.devices.iter();
-        let device = devices.find(|device| device.link() == Some(link));
-        let device = device.ok_or_else(|| format!("link:{link}: {end} has no end of it"))?;
-        let others_bytes = asked(component, &image(component)?, kind::LINK, &device.name)?;
+        let peer = self.all.iter().position(others);
+        let others_bytes = match peer {
+            _ if end == PROXY => file_bytes(SLOTS),
+            None => return Err(format!("link:{link}: there is no {end}")),
+            Some(peer) => {
+                let component = self.all[peer].component();
+                let mut devices = component.devices.iter();
+                let device = devices.find(|device| device.link() == Some(link));
+                let device =
+                    device.ok_or_else(|| format!("link:{link}: {end} has no end of it"))?;
+                let image = image(component)?;
+                asked(component, image.as_ref(), kind::LINK, &device.name)?
+            }
+        };
         let sides = link::make([bytes, others_bytes].map(slots));
         let sides = sides.map_err(|why| format!("link:{link}: {why}; see `ulimit -n`"))?;
         let [own, others] = sides.map(handed::descriptors);
         self.pool.insert(side.clone(), own);
         self.pool.insert(other.clone(), others);
+        let Some(peer) = peer else {
+            self.dismiss(link);
+            return Ok(());
+        };
         // It was handed the former one.
         self.give_spare(peer, spare::Event::Drop, now);
         if let State::Starting { .. } | State::Up { .. } = self.all[peer].machine.state() {
@@ -204,14 +217,26 @@ fn layout_of(kept: &[OwnedFd]) -> Option<u64> {
     Header::newest(copies).map(|(_, header)| header.layout)
 }
 
-fn image(component: &Component) -> Result<Image, String> {
+/// The image of a component; none of a program.
+fn image(component: &Component) -> Result<Option<Image>, String> {
+    if component.program.is_some() {
+        return Ok(None);
+    }
     let opened = load::open(&component.image);
     let (_, image) = opened.map_err(|why| format!("{}: {why}", component.image.display()))?;
-    Ok(image)
+    Ok(Some(image))
 }
 
-/// How many bytes the image asks for at its end of a link, or for a state.
-fn asked(component: &Component, image: &Image, kind: u32, name: &str) -> Result<u64, String> {
+/// How many bytes the image asks for at its end of a link, or for a state; a program has a link's.
+fn asked(
+    component: &Component,
+    image: Option<&Image>,
+    kind: u32,
+    name: &str,
+) -> Result<u64, String> {
+    let Some(image) = image else {
+        return Ok(file_bytes(SLOTS));
+    };
     // What a link carries is between the two images.
     let of_kind = |region: &&Request| match kind {
         kind::LINK => region.is_link(),

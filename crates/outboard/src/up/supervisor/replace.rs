@@ -84,6 +84,9 @@ impl Supervisor {
     pub(super) fn replace(&mut self, name: &str, image: &Path) -> Result<(), String> {
         let index = self.index_of(name)?;
         let one = &self.all[index];
+        let component = one.component();
+        let restart = format!("name another one in the file, and type: outboard restart {name}");
+        component.must_be_image(&restart)?;
         if !matches!(one.machine.state(), State::Up { .. }) {
             return Err(format!("{name} is not up; type: outboard restart {name}"));
         }

@@ -27,7 +27,7 @@ impl Supervisor {
         let (mut ended, mut changed) = (Vec::new(), Vec::new());
         for one in &mut found {
             let mut descriptors = std::mem::take(&mut one.descriptors).into_iter();
-            for what in &one.start.handed {
+            for what in one.start.handed.iter().chain(&one.start.kept) {
                 let own = descriptors.by_ref().take(what.descriptors());
                 self.pool.insert(what.clone(), own.collect());
             }
@@ -63,9 +63,12 @@ impl Supervisor {
         // Those of components that are to end are not handed over any more.
         let all = &self.all;
         self.pool.retain(|what, _| {
-            all.iter()
-                .any(|one| one.component().handed().any(|handed| handed == *what))
+            all.iter().any(|one| {
+                let mut all = one.component().handed().chain(one.component().kept());
+                all.any(|handed| handed == *what)
+            })
         });
+        self.free_ends();
         let now = now();
         for (index, status) in ended {
             self.judge(index, status, now);
