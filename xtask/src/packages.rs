@@ -48,6 +48,30 @@ pub const TEST: &[Tool] = &[
         required: false,
     },
     Tool {
+        program: "nginx",
+        packages: &["nginx-light"],
+        purpose: "serves on the stack of an image",
+        required: false,
+    },
+    Tool {
+        program: "redis-server",
+        packages: &["redis-server"],
+        purpose: "serves on the stack of an image",
+        required: false,
+    },
+    Tool {
+        program: "redis-benchmark",
+        packages: &["redis-tools"],
+        purpose: "asks it",
+        required: false,
+    },
+    Tool {
+        program: "python3",
+        packages: &["python3"],
+        purpose: "makes calls of sockets, one by one",
+        required: false,
+    },
+    Tool {
         program: "dnsmasq",
         packages: &["dnsmasq-base"],
         purpose: "lends addresses to appliances, and resolves names for them",

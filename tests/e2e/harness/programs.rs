@@ -30,7 +30,7 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 28] = [
+const OPTIONAL: [(&str, &str); 34] = [
     (
         "busybox",
         "needs busybox with udhcpd: sudo apt-get install busybox",
@@ -56,13 +56,28 @@ const OPTIONAL: [(&str, &str); 28] = [
     ("nc", "needs nc: sudo apt-get install netcat-openbsd"),
     ("nbdcopy", "needs nbdcopy: sudo apt-get install libnbd-bin"),
     ("nbdinfo", "needs nbdinfo: sudo apt-get install libnbd-bin"),
+    ("nginx", "needs nginx: sudo apt-get install nginx-light"),
     ("nft", "needs nft: sudo apt-get install nftables"),
     ("ping", "needs ping: sudo apt-get install iputils-ping"),
+    ("pgrep", "needs pgrep: sudo apt-get install procps"),
+    ("python3", "needs python3: sudo apt-get install python3"),
     (
         "qemu-img",
         "needs qemu-img: sudo apt-get install qemu-utils",
     ),
     ("qemu-io", "needs qemu-io: sudo apt-get install qemu-utils"),
+    (
+        "redis-benchmark",
+        "needs redis-benchmark: sudo apt-get install redis-tools",
+    ),
+    (
+        "redis-cli",
+        "needs redis-cli: sudo apt-get install redis-tools",
+    ),
+    (
+        "redis-server",
+        "needs redis-server: sudo apt-get install redis-server",
+    ),
     ("sfdisk", "needs sfdisk: sudo apt-get install fdisk"),
     ("ss", "needs ss: sudo apt-get install iproute2"),
     ("sysctl", "needs sysctl: sudo apt-get install procps"),

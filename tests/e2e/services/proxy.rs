@@ -31,14 +31,18 @@ type Test = fn(&Images) -> Result<(), Failed>;
 /// What is tried, with the programs that it takes.
 const TRIALS: [(&str, &[&str], Test); 9] = [
     ("nginx serves", &["nginx", "curl", "wrk"], nginx),
-    ("redis serves", &["redis-server", "redis-benchmark"], redis),
+    (
+        "redis serves",
+        &["redis-server", "redis-benchmark", "redis-cli"],
+        redis,
+    ),
     ("iperf3 measures", &["iperf3"], iperf3),
     ("python serves and asks", &["python3", "curl"], python),
     ("dig asks", &["dig", "dnsmasq"], dig),
     ("there is no other network", &["python3"], no_other),
     (
         "a program that is killed leaves nothing",
-        &["nginx", "curl"],
+        &["nginx", "curl", "pgrep"],
         killed,
     ),
     (
@@ -138,7 +142,7 @@ impl<'a> Stack<'a> {
 fn site() -> Result<TemporaryFolder, Failed> {
     let site = TemporaryFolder::new("site")?;
     for (name, len) in [("1k", 1 << 10), ("1m", 1 << 20)] {
-        let bytes: Vec<u8> = (0..len).map(|n: u32| (n * n / 7) as u8).collect();
+        let bytes: Vec<u8> = (0..len).map(|n: u32| (n ^ n >> 7) as u8).collect();
         fs::write(site.path.join(name), bytes)?;
     }
     let folder = site.path.display();
@@ -156,7 +160,7 @@ fn site() -> Result<TemporaryFolder, Failed> {
     fs::write(site.path.join("nginx.conf"), text)?;
     // Workers are nobody where the master is root.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(site.path, mode)?;
+    fs::set_permissions(&site.path, mode)?;
     Ok(site)
 }
 
@@ -224,7 +228,12 @@ fn redis(images: &Images) -> Result<(), Failed> {
             .expect_stdout("requests per second")?;
         Ok::<_, Failed>(())
     };
-    eventually(PATIENCE, || benchmark(&[]))?;
+    // One that finds nobody tries for ever.
+    let ping = ["redis-cli", "-h", &address, "ping"];
+    eventually(PATIENCE, || {
+        stack.beside(&ping)?.expect_stdout("PONG").map(drop)
+    })?;
+    benchmark(&[])?;
     benchmark(&["-P", "16"])?;
     end(redis)?.expect_status(0)?;
     stack.goes_on()
