@@ -1,6 +1,6 @@
 //! Writes every block of a disk behind AHCI and reads it back; what is not whole blocks of the
-//! device is refused. Zeroes are written and read, what was written is flushed, and blocks are discarded where the disk
-//! offers it.
+//! device is refused. Zeroes are written and read, what was written is flushed, and blocks are
+//! discarded where the disk offers it.
 
 #![no_std]
 #![no_main]

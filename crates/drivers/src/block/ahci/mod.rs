@@ -12,9 +12,9 @@
 //! | `watch` | commands that take too long | 6.2 |
 //! | `registers` | all registers | 3 |
 //!
-//! The first port with a disk is used, and the others are left alone. As many commands are in flight
-//! as adapter and disk can have, up to [`DEPTH_MAX`]; one without native command queuing has one.
-//! Data go between the device and the caller's own buffers: no byte is copied, and no command
+//! The first port with a disk is used, and the others are left alone. As many commands are in
+//! flight as adapter and disk can have, up to [`DEPTH_MAX`]; one without native command queuing has
+//! one. Data go between the device and the caller's own buffers: no byte is copied, and no command
 //! allocates.
 //!
 //! **Alone.** Flush and TRIM cannot be queued (Serial ATA 3.0, 13.6): they are given to the device
@@ -30,8 +30,8 @@
 //! what it had is tried again one command at a time, and the one that fails then has failed.
 //!
 //! **Trouble.** If a command takes too long ([`watch`]), the device says what cannot be, that it
-//! cannot go on, or is gone, it is reset, and everything that it had fails; when it is given up, see
-//! [`recovery`](crate::net::recovery). Buffers come back when it says that it was reset, and never
+//! cannot go on, or is gone, it is reset, and everything that it had fails; when it is given up,
+//! see [`recovery`](crate::net::recovery). Buffers come back when it says that it was reset, and never
 //! if it does not, nor when the driver is dropped.
 
 mod command;

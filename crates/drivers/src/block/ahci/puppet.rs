@@ -1,5 +1,6 @@
 //! An adapter that does what a test or a fuzzer says, be it true or not. It is no model of any: its
-//! registers are memory but for bits that are set or cleared by writing them, and it knows of commands just enough to take them out and to answer them.
+//! registers are memory, but for those whose bits are set or cleared by writing them, and it
+//! knows of commands just enough to take them out and to answer them.
 
 use super::init::Came;
 use super::watch::Watch;
