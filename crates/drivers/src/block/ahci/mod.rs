@@ -31,7 +31,8 @@
 //!
 //! **Trouble.** If a command takes too long ([`watch`]), the device says what cannot be, that it
 //! cannot go on, or is gone, it is reset, and everything that it had fails; when it is given up,
-//! see [`recovery`](crate::net::recovery). Buffers come back when it says that it was reset, and never
+//! see [`recovery`](crate::net::recovery). Buffers come back when it says that it was reset, and
+//! never
 //! if it does not, nor when the driver is dropped.
 
 mod command;
