@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use device::BlockDevice;
 use device::block::{BlockQueue, Blocking};
-use drivers::block::{nvme, virtio};
+use drivers::block::{ahci, nvme, virtio};
 use drivers::virtio::Either;
 use hw::DmaBuf;
 
@@ -17,6 +17,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 pub(crate) enum Driven {
     Virtio(Box<virtio::Driver<Either>>),
     Nvme(Box<nvme::Driver>),
+    Ahci(Box<ahci::Driver>),
 }
 
 impl Driven {
@@ -24,10 +25,8 @@ impl Driven {
     pub(crate) fn device(self) -> Result<Box<dyn BlockDevice>, Reason> {
         match self {
             Self::Virtio(disk) => Ok(disk),
-            Self::Nvme(disk) => {
-                let buffers = buffers(&disk, BUFFERS, BUFFER_BYTES)?;
-                Ok(Box::new(Blocking::new(disk, buffers)))
-            }
+            Self::Nvme(disk) => waiting(disk),
+            Self::Ahci(disk) => waiting(disk),
         }
     }
 
@@ -39,8 +38,18 @@ impl Driven {
                 let buffers = buffers(&disk, count, bytes)?;
                 Ok((disk, buffers))
             }
+            Self::Ahci(disk) => {
+                let buffers = buffers(&disk, count, bytes)?;
+                Ok((disk, buffers))
+            }
         }
     }
+}
+
+/// A disk whose caller waits for its queue.
+fn waiting(queue: impl BlockQueue + 'static) -> Result<Box<dyn BlockDevice>, Reason> {
+    let buffers = buffers(&queue, BUFFERS, BUFFER_BYTES)?;
+    Ok(Box::new(Blocking::new(queue, buffers)))
 }
 
 /// So many buffers of DMA memory, as a queue wants them.
@@ -49,5 +58,5 @@ fn buffers(queue: &dyn BlockQueue, count: usize, bytes: usize) -> Result<Vec<Dma
     let mut arena = unikernel::dma().ok_or(Reason::NoDma)?;
     let buffers = (0..count).map(|_| arena.buf(bytes, alignment));
     let buffers = buffers.collect::<Result<_, _>>();
-    buffers.map_err(|out| Reason::Nvme(out.into()))
+    buffers.map_err(Reason::Buffers)
 }

@@ -24,7 +24,7 @@ use drivers::virtio::mmio::Mmio as Registers;
 use drivers::virtio::pci::Pci;
 use drivers::virtio::{Either, PCI_DEVICE_BASE, Transport, VENDOR, Window};
 use drivers::{block, entropy};
-use hw::{DmaBuf, Mmio};
+use hw::{DmaBuf, Mmio, OutOfDma};
 use ports::{Card, DeviceError, NicPort};
 use unikernel::PciDevice;
 use unikernel::abi::pci::Structure;
@@ -116,6 +116,11 @@ fn driven(name: &str) -> Result<Driven, Reason> {
         let bar = device.bar(0).unwrap_or_else(no_registers);
         let disk = block::nvme::Driver::new(bar, &mut arena, None, clock);
         return Ok(Driven::Nvme(Box::new(disk.map_err(Reason::Nvme)?)));
+    }
+    if [request.class, request.subclass, request.progif] == block::ahci::CLASS {
+        let bar = device.bar(block::ahci::BAR).unwrap_or_else(no_registers);
+        let disk = block::ahci::Driver::new(bar, &mut arena, clock);
+        return Ok(Driven::Ahci(Box::new(disk.map_err(Reason::Ahci)?)));
     }
     let transport = virtio_device(&device, block::virtio::KIND, block::virtio::CONFIG_BYTES)?;
     let disk = block::virtio::Driver::new(transport, &mut arena, clock);
@@ -229,6 +234,8 @@ enum Reason {
     Start(StartError),
     Virtio(drivers::virtio::Error),
     Nvme(block::nvme::Error),
+    Ahci(block::ahci::Error),
+    Buffers(OutOfDma),
 }
 
 impl Error {
@@ -250,6 +257,8 @@ impl fmt::Display for Error {
             Reason::Start(error) => error.fmt(f),
             Reason::Virtio(error) => error.fmt(f),
             Reason::Nvme(error) => error.fmt(f),
+            Reason::Ahci(error) => error.fmt(f),
+            Reason::Buffers(out) => out.fmt(f),
         }
     }
 }

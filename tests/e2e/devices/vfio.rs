@@ -27,6 +27,8 @@ const VIRTIO_DISK: [&str; 2] = ["0x1af4", "0x1042"];
 const VIRTIO_ENTROPY: [&str; 2] = ["0x1af4", "0x1044"];
 /// QEMU's `nvme`.
 const NVME: [&str; 2] = ["0x1b36", "0x0010"];
+/// QEMU's `ich9-ahci`. The machine has one of its own, which cannot be reset.
+const AHCI: [&str; 2] = ["0x8086", "0x2922"];
 const HOSTS: [&str; 3] = ["process", "spt", "hvt"];
 const SIGSEGV: i32 = 128 + 11;
 /// The command register of the configuration space, and its bit for bus masters (PCI Local Bus
@@ -46,7 +48,7 @@ const NOBODY: u32 = 65534;
 type OnHost = fn(&Lab<'_>, &str) -> Result<(), Failed>;
 type Once = fn(&Lab<'_>) -> Result<(), Failed>;
 
-const ON_EACH_HOST: [(&str, OnHost); 11] = [
+const ON_EACH_HOST: [(&str, OnHost); 12] = [
     ("registers are read and written", |lab, host| {
         lab.edu(host, &["identify"])?
             .expect_stdout("10! = 3628800")?;
@@ -97,6 +99,13 @@ const ON_EACH_HOST: [(&str, OnHost); 11] = [
             Ok(())
         },
     ),
+    ("a Serial ATA disk is written and read back", |lab, host| {
+        let disk = format!("--pci:disk={}", lab.ahci);
+        let ended = lab.succeed(host, &[&disk], "ahci_block", &[])?;
+        ended.expect_stdout("capacity 1048576 block size 512")?;
+        ended.expect_stdout("SUCCESS")?.expect_stdout("AHCI")?;
+        Ok(())
+    }),
     ("a virtio device gives random bytes", |lab, host| {
         let source = format!("--pci:entropy={}", lab.virtio[1]);
         let ended = lab.succeed(host, &[&source], "virtio_entropy", &[])?;
@@ -173,6 +182,8 @@ struct Lab<'a> {
     virtio: [String; 3],
     /// An NVM Express disk, bound too.
     nvme: String,
+    /// A Serial ATA adapter with a disk, bound too.
+    ahci: String,
 }
 
 impl<'a> Lab<'a> {
@@ -183,7 +194,9 @@ impl<'a> Lab<'a> {
         let memory = with_ids(MEMORY)?.pop().ok_or("no ivshmem-plain")?;
         let virtio = [with_ids(VIRTIO_DISK)?, with_ids(VIRTIO_ENTROPY)?].concat();
         let nvme = with_ids(NVME)?.pop().ok_or("no nvme")?;
-        let others = [&memory, &nvme];
+        let mut ahci = with_ids(AHCI)?.into_iter().filter(can_reset);
+        let ahci = ahci.next().ok_or("no ich9-ahci that can be reset")?;
+        let others = [&memory, &nvme, &ahci];
         for address in edus.iter().chain(&fixed).chain(others).chain(&virtio) {
             bind(address, "vfio-pci")?;
         }
@@ -196,6 +209,7 @@ impl<'a> Lab<'a> {
             cards: with_ids(CARD)?,
             virtio: virtio.try_into().map_err(|_| "not three of virtio's")?,
             nvme,
+            ahci,
         })
     }
 

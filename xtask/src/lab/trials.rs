@@ -75,8 +75,9 @@ const TRIALS: [Trial; 4] = [
 ///
 /// And the devices that guests drive: two `edu` on ports of their own, by which they can be reset,
 /// and one that cannot be, and one with registers in BAR 0 and memory in BAR 2. Then virtio's: a
-/// disk, a source of entropy, and one that passes by the IOMMU. Last, an NVM Express disk.
-const DEVICES: [&str; 23] = [
+/// disk, a source of entropy, and one that passes by the IOMMU. Last, an NVM Express disk, and a
+/// Serial ATA one.
+const DEVICES: [&str; 27] = [
     "--device=pcie-root-port,id=root3,chassis=3,x-speed=2_5",
     "--device=e1000e,bus=root3",
     "--device=pcie-root-port,id=root0,disable-acs=true",
@@ -100,6 +101,10 @@ const DEVICES: [&str; 23] = [
     "--disk=1",
     "--device=pcie-root-port,id=root8,chassis=8",
     "--device=nvme,bus=root8,drive=disk1,serial=outboard",
+    "--disk=1",
+    "--device=pcie-root-port,id=root9,chassis=9",
+    "--device=ich9-ahci,id=sata,bus=root9",
+    "--device=ide-hd,bus=sata.0,drive=disk2",
 ];
 const WIRED: [&str; 4] = [
     "--nic=e1000e,hub",

@@ -1,4 +1,5 @@
 //! Disks: each driver in a folder.
 
+pub mod ahci;
 pub mod nvme;
 pub mod virtio;

@@ -1,5 +1,6 @@
 //! One file for each target: the function that an input is fed to.
 
+mod ahci;
 pub mod conntrack;
 mod dhcp;
 mod e1000e;
@@ -57,6 +58,7 @@ const fn target(name: &'static str, feed: fn(&[u8]), mutations: u64) -> Target {
 
 /// All of them, by name.
 pub const ALL: &[Target] = &[
+    target("ahci", ahci::feed, 2000),
     target("conntrack", conntrack::feed, 3000),
     target("dhcp", dhcp::feed, 4000),
     target("e1000e", e1000e::feed, 2500),

@@ -1,0 +1,154 @@
+//! What the disk says of itself (ACS-2, IDENTIFY DEVICE): read once, and checked.
+
+use super::error::Error;
+
+/// Words of 16 bits.
+pub const WORDS: usize = 256;
+/// Blocks that the driver can use, in bytes.
+const BLOCK_BYTES: [usize; 2] = [512, 4096];
+/// Blocks that an address of 48 bits reaches.
+const BLOCKS_MAX: u64 = 1 << 48;
+/// The signature of the word that has a checksum.
+const CHECKSUM_SIGNATURE: u16 = 0xa5;
+
+/// What a disk is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disk {
+    pub block_size: usize,
+    /// Bytes, whole blocks.
+    pub capacity: u64,
+    /// Queued commands that it takes at once; none if it has no queue.
+    pub queue: Option<usize>,
+    /// Whether what was written may be lost until it is flushed.
+    pub has_cache: bool,
+    /// FLUSH CACHE EXT.
+    pub flushes: bool,
+    /// DATA SET MANAGEMENT with TRIM.
+    pub trims: bool,
+}
+
+/// Whether a word that says by its two highest bits whether it is valid has a bit.
+fn valid(word: u16, bit: u32) -> bool {
+    word >> 14 == 1 && word & 1 << bit != 0
+}
+
+impl Disk {
+    /// Of the words.
+    ///
+    /// # Errors
+    /// [`Error`], if the driver cannot use such a one.
+    pub fn of(words: &[u16; WORDS]) -> Result<Self, Error> {
+        if words[255] & 0xff == CHECKSUM_SIGNATURE {
+            let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+            if bytes.fold(0, u8::wrapping_add) != 0 {
+                return Err(Error::Config("its checksum of that"));
+            }
+        }
+        // General configuration, bit 15: 0 for ATA.
+        if words[0] & 1 << 15 != 0 {
+            return Err(Error::Lacks("another command set than that of disks"));
+        }
+        // Capabilities: DMA and LBA.
+        if words[49] & (1 << 8 | 1 << 9) != 1 << 8 | 1 << 9 {
+            return Err(Error::Lacks("no DMA"));
+        }
+        if !valid(words[83], 10) {
+            return Err(Error::Lacks("no addresses of 48 bits"));
+        }
+        let block_size = match valid(words[106], 12) {
+            true => 2 * (u64::from(words[117]) | u64::from(words[118]) << 16),
+            false => 512,
+        };
+        let block_size = BLOCK_BYTES
+            .into_iter()
+            .find(|size| *size as u64 == block_size);
+        let block_size = block_size.ok_or(Error::Lacks("blocks of an odd size"))?;
+        let blocks = (0..4).fold(0, |blocks, n| {
+            blocks | u64::from(words[100 + n]) << (16 * n)
+        });
+        if blocks == 0 || blocks > BLOCKS_MAX {
+            return Err(Error::Config("how many blocks it has"));
+        }
+        // Serial ATA capabilities: 0 and all ones say nothing.
+        let queues = !matches!(words[76], 0 | u16::MAX) && words[76] & 1 << 8 != 0;
+        Ok(Self {
+            block_size,
+            capacity: blocks * block_size as u64,
+            queue: queues.then_some(usize::from(words[75] & 0x1f) + 1),
+            has_cache: words[85] & 1 << 5 != 0,
+            flushes: valid(words[83], 13),
+            trims: words[169] & 1 != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn good() -> [u16; WORDS] {
+        let mut words = [0; WORDS];
+        words[49] = 1 << 8 | 1 << 9;
+        words[75] = 31;
+        words[76] = 1 << 8;
+        words[83] = 1 << 14 | 1 << 13 | 1 << 10;
+        words[85] = 1 << 5;
+        words[100] = 100;
+        words[169] = 1;
+        words
+    }
+
+    #[test]
+    fn what_a_disk_says_is_believed_if_it_can_be() {
+        let disk = Disk::of(&good()).unwrap();
+        let wanted = Disk {
+            block_size: 512,
+            capacity: 51200,
+            queue: Some(32),
+            has_cache: true,
+            flushes: true,
+            trims: true,
+        };
+        assert_eq!(disk, wanted);
+        let changed = |index: usize, value| {
+            let mut words = good();
+            words[index] = value;
+            Disk::of(&words)
+        };
+        assert_eq!(changed(76, 0xffff).unwrap().queue, None);
+        assert!(matches!(changed(100, 0), Err(Error::Config(_))));
+        assert!(matches!(changed(103, 2), Err(Error::Config(_))));
+        assert!(matches!(changed(255, 0x01a5), Err(Error::Config(_))));
+        for (index, value) in [
+            (0, 1 << 15),
+            (49, 1 << 8),
+            (83, 1 << 10),
+            (106, 1 << 14 | 1 << 12),
+        ] {
+            assert!(
+                matches!(changed(index, value), Err(Error::Lacks(_))),
+                "{index}"
+            );
+        }
+        let mut large = good();
+        (large[106], large[117]) = (1 << 14 | 1 << 12, 2048);
+        assert_eq!(Disk::of(&large).unwrap().block_size, 4096);
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_make_a_disk_that_can_be_or_none(
+            changes in prop::collection::vec((0..WORDS, any::<u16>()), 0..8),
+        ) {
+            let mut words = good();
+            for (index, value) in changes {
+                words[index] = value;
+            }
+            if let Ok(disk) = Disk::of(&words) {
+                prop_assert!(disk.capacity.is_multiple_of(disk.block_size as u64));
+                prop_assert!(disk.queue.is_none_or(|depth| (1..=32).contains(&depth)));
+            }
+        }
+    }
+}
