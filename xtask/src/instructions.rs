@@ -173,7 +173,7 @@ pub const CASES: [Case; 45] = [
     verdict("a verdict, 100 rules", &["100", "20480"]),
     verdict("a verdict, 10000 rules", &["10000", "20480"]),
     verdict("a verdict, 4 rules", &["4", "20480"]),
-    verdict("the same, 100000 tuples", &["joint", "20480"]),
+    verdict("a verdict, 100000 tuples", &["joint", "20480"]),
     verdict("an update, a limit for each", &["update", "20480"]),
     connection("a verdict, one open connection", &["1", "20480"]),
     connection("a verdict, 1000 open connections", &["1000", "20480"]),
@@ -424,8 +424,10 @@ mod tests {
     #[test]
     fn each_case_has_its_number() {
         let text = include_str!("../instructions.txt");
-        for case in &CASES {
+        for (at, case) in CASES.iter().enumerate() {
             assert!(recorded(text, case.name).is_some(), "{}", case.name);
+            let mut before = CASES[..at].iter();
+            assert!(before.all(|other| other.name != case.name), "{}", case.name);
         }
     }
 

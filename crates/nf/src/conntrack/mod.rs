@@ -78,7 +78,7 @@ pub(crate) use doubt::{Doubt, First, Trial};
 pub use entry::{Entry, LOOKED_AT_MAX, Name};
 pub(crate) use fragments::Fragments;
 #[cfg(test)]
-pub(crate) use open::{FULL, STRAIGHT, TAKEN};
+pub(crate) use open::{FULL, TAKEN};
 pub(crate) use passing::{Link, Open};
 pub(crate) use rewrite::{Manip, translate_later};
 pub use timeout::{Class, STREAM_SECONDS};
