@@ -3,8 +3,9 @@
 //!
 //! The host asks with an [`Ask`], in its own part of the file, and the guest answers with an
 //! [`Answer`] and as many records as fit behind it: [`crate::sockets::Record`],
-//! [`crate::flows::Record`] or [`crate::elements::Record`]. More are had by asking again, from where the answer ended. One
-//! question waits at a time, whatever it is about. The host believes nothing of an answer.
+//! [`crate::flows::Record`] or [`crate::elements::Record`]. More are had by asking again, from
+//! where the answer ended. One question waits at a time, whatever it is about. The host believes
+//! nothing of an answer.
 
 use crate::manifest::ENTRIES_MAX;
 use crate::share::{

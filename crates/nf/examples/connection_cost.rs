@@ -15,7 +15,7 @@
 //! | `full` | the same | the same in a table of so many flows, which make room for others |
 //! | `nat` | `routed_turn` | the same through a router with so many rules that translate others |
 //! | `set` | the same | the same with a set of so many addresses of others instead |
-//! | `tuples`, `ranges` | the same | the same with a set of so many tuples of others, single ones or ranges |
+//! | `tuples`, `ranges` | the same | the same with so many tuples of others, single or ranges |
 //! | `bare` | the same | the same where rules ask for no connection |
 //! | `expire` | `expire_turn` | no frame: what has ended is looked for before a batch |
 //!

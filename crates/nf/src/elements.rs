@@ -109,7 +109,10 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
     const TEXT: &str = "table bridge t {
-        set a { type ipv4_addr; size 2; flags dynamic, timeout; timeout 1m; elements = { 10.0.0.1 }; }
+        set a {
+            type ipv4_addr; size 2; flags dynamic, timeout; timeout 1m;
+            elements = { 10.0.0.1 }
+        }
         set b { type ipv6_addr . inet_service; size 2000; flags dynamic; elements = { ::1 . 80 }; }
         chain c {
             type filter hook forward priority 0; policy drop;

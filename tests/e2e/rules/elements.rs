@@ -19,6 +19,7 @@ const RULES: &str = "table bridge filter {
 	}
 	set seen {
 		type inet_service
+		size 100
 		flags dynamic
 	}
 	chain forward {

@@ -183,7 +183,7 @@ const TIMESTAMP_SIZE: usize = PLAIN_SIZE + 12;
 /// How those begin (RFC 7323, appendix A).
 const TIMESTAMP: u32 = u32::from_le_bytes([1, 1, 8, 10]);
 
-/// Whether [`plain4`] may say anything of a frame, by the flags that it has if it is such a segment.
+/// Whether [`plain4`] may say anything of a frame, by the flags that it has if it is a segment.
 #[inline(always)]
 pub(super) fn may_be_plain4(frame: &[u8]) -> bool {
     let headers = frame.first_chunk::<PLAIN_SIZE>();

@@ -1,12 +1,12 @@
 //! Of the segments of open connections, those that most are: of IPv4, without options or with a
-//! timestamp alone, and next in the order of their side. What becomes of one is what [`super::open`]
-//! says of any, in fewer steps still, for less is to be asked where
+//! timestamp alone, and next in the order of their side. What becomes of one is what
+//! [`super::open`] says of any, in fewer steps still, for less is to be asked where
 //!
 //! - it begins where its side has ended: it is not below what the other side may still want;
 //! - it ends where its side may send, or before that;
 //! - its ACK is not below the last one of its side, nor far below what the other side has sent;
-//! - it is not the last segment once more, and offers a window: then the connection waits for nothing
-//!   but acknowledgements.
+//! - it is not the last segment once more, and offers a window: then the connection waits for
+//!   nothing but acknowledgements.
 
 use super::flows::{CHAIN_MAX, Flows, NONE, OPEN, stays};
 use super::hash::Hash;
