@@ -154,7 +154,7 @@ const OURS: &[&str] = &["ours", "12800"];
 const SMOLTCP: &[&str] = &["smoltcp", "12800"];
 
 /// All that is counted.
-pub const CASES: [Case; 40] = [
+pub const CASES: [Case; 45] = [
     forward("ixgbe, batches of 1", &["1", "12800"]),
     forward("ixgbe, batches of 8", &["8", "12800"]),
     forward("ixgbe, batches of 32", &["32", "12800"]),
@@ -172,6 +172,9 @@ pub const CASES: [Case; 40] = [
     verdict("a verdict, default rules", &["default", "20480"]),
     verdict("a verdict, 100 rules", &["100", "20480"]),
     verdict("a verdict, 10000 rules", &["10000", "20480"]),
+    verdict("a verdict, 4 rules", &["4", "20480"]),
+    verdict("a verdict, 100000 tuples", &["joint", "20480"]),
+    verdict("an update, a limit for each", &["update", "20480"]),
     connection("a verdict, one open connection", &["1", "20480"]),
     connection("a verdict, 1000 open connections", &["1000", "20480"]),
     connection("a verdict, new connections", &["1", "20480", "new"]),
@@ -181,6 +184,8 @@ pub const CASES: [Case; 40] = [
     routed("a router, new ones, 4 rules of NAT", &["4", "20480", "nat"]),
     routed("the same, 10000 rules", &["10000", "20480", "nat"]),
     routed("the same, a set of 100000", &["100000", "20480", "set"]),
+    routed("the same, 100000 tuples", &["100000", "20480", "tuples"]),
+    routed("the same, tuples of ranges", &["100000", "20480", "ranges"]),
     expiry("expiry, 1000 flows", &["1000", "64", "expire"]),
     expiry("expiry, 100000 flows", &["100000", "64", "expire"]),
     ahead(
@@ -419,8 +424,10 @@ mod tests {
     #[test]
     fn each_case_has_its_number() {
         let text = include_str!("../instructions.txt");
-        for case in &CASES {
+        for (at, case) in CASES.iter().enumerate() {
             assert!(recorded(text, case.name).is_some(), "{}", case.name);
+            let mut before = CASES[..at].iter();
+            assert!(before.all(|other| other.name != case.name), "{}", case.name);
         }
     }
 

@@ -2,9 +2,10 @@
 //! ([`crate::share`]).
 //!
 //! The host asks with an [`Ask`], in its own part of the file, and the guest answers with an
-//! [`Answer`] and as many records as fit behind it: [`crate::sockets::Record`] or
-//! [`crate::flows::Record`]. More are had by asking again, from where the answer ended. One
-//! question waits at a time, whatever it is about. The host believes nothing of an answer.
+//! [`Answer`] and as many records as fit behind it: [`crate::sockets::Record`],
+//! [`crate::flows::Record`] or [`crate::elements::Record`]. More are had by asking again, from
+//! where the answer ended. One question waits at a time, whatever it is about. The host believes
+//! nothing of an answer.
 
 use crate::manifest::ENTRIES_MAX;
 use crate::share::{
@@ -44,7 +45,7 @@ pub struct Ask {
     /// Another number for each question; written after the rest.
     pub number: u64,
     /// Where the list is to begin: 0, or [`Answer::next`] of the answer before. Of
-    /// [`Subject::FlowsEnd`], how many names there are.
+    /// [`Subject::FlowsEnd`] and of changes of elements, how many details there are.
     pub from: u64,
     /// A [`Subject`]. Images that were built before there was more than one see none here, and
     /// answer about sockets.
@@ -61,6 +62,13 @@ pub enum Subject {
     Flows = 1,
     /// Some of them, which are to end: [`crate::flows::Name`]s at [`DETAILS_OFFSET`].
     FlowsEnd = 2,
+    /// Elements of sets that rules change.
+    Elements = 3,
+    /// Some, which are to be added, or to stay for longer: [`crate::elements::Change`]s at
+    /// [`DETAILS_OFFSET`].
+    ElementsAdd = 4,
+    /// The same, which are to go.
+    ElementsDelete = 5,
 }
 
 /// What the guest answers.
@@ -81,7 +89,7 @@ pub struct Answer {
     pub time_wait: u64,
     /// What was asked: a [`Subject`].
     pub subject: u64,
-    /// Of flows that were to end: how many did.
+    /// Of flows that were to end: how many did. Of changes: how many were made.
     pub ended: u64,
     /// Zero.
     pub reserved: u64,

@@ -33,6 +33,7 @@ extern crate std;
 pub mod backtrace;
 pub mod capture;
 pub mod doorbell;
+pub mod elements;
 pub mod extension;
 pub mod flows;
 pub mod hvt;

@@ -10,9 +10,6 @@ use nf::conntrack::{self, Conntrack, Entry};
 use ports::Runtime;
 use ports::inquiry::{Inquiry, Listed, Question};
 
-/// What is answered here.
-pub(crate) const SUBJECTS: &[Subject] = &[Subject::Flows, Subject::FlowsEnd];
-
 /// Answers the question that waits.
 #[cold]
 pub(crate) fn answer(

@@ -15,6 +15,7 @@ extern crate std;
 
 mod bridge;
 mod connections;
+mod elements;
 mod flows;
 mod kept;
 mod routed;

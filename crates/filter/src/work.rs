@@ -2,8 +2,9 @@
 
 use super::connections::{Connections, Spare, Table, key};
 use super::start::Error;
-use super::{STATE, flows, kept, start};
+use super::{STATE, elements, flows, kept, start};
 use abi::capture::Fate;
+use abi::inquiry::Subject;
 use abi::share::{COUNTERS_PER_PORT, PORT_APPLIANCE, RulesRefused};
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -22,6 +23,15 @@ pub(crate) const LOG_BURST: u64 = 20;
 /// Nanoseconds in which they may log one more, in the long run.
 pub(crate) const LOG_INTERVAL: u64 = 100_000_000;
 
+/// What is answered here.
+const SUBJECTS: &[Subject] = &[
+    Subject::Flows,
+    Subject::FlowsEnd,
+    Subject::Elements,
+    Subject::ElementsAdd,
+    Subject::ElementsDelete,
+];
+
 /// Rules of one kind.
 pub(crate) trait Ruled: Sized {
     /// The connections that they ask for.
@@ -38,6 +48,9 @@ pub(crate) trait Ruled: Sized {
 
     /// Whether they change sets.
     fn remembers(&self) -> bool;
+
+    /// All of them, with those sets.
+    fn set(&self) -> &RuleSet;
 
     /// Begins those; see [`RuleSet::begin`].
     fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>);
@@ -66,6 +79,10 @@ impl Ruled for RuleSet {
 
     fn remembers(&self) -> bool {
         Self::remembers(self)
+    }
+
+    fn set(&self) -> &RuleSet {
+        self
     }
 
     fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>) {
@@ -100,6 +117,10 @@ impl Ruled for router::Rules {
         Self::remembers(self)
     }
 
+    fn set(&self) -> &RuleSet {
+        Self::set(self)
+    }
+
     fn begin(&mut self, secret: &[u8; 16], now: u64, before: Option<&Self>) {
         Self::begin(self, secret, now, before);
     }
@@ -123,7 +144,7 @@ pub(crate) struct Work<R: Ruled> {
     /// Names of the ports, by the number that rules have for them.
     pub(crate) ports: Vec<&'static str>,
     pub(crate) log: Log,
-    /// Questions about connections.
+    /// Questions about connections and elements.
     inquiry: Inquiry,
 }
 
@@ -172,7 +193,7 @@ impl<R: Ruled> Work<R> {
             tracking,
             ports,
             log: Log::new(),
-            inquiry: Inquiry::new(&runtime.share, flows::SUBJECTS),
+            inquiry: Inquiry::new(&runtime.share, SUBJECTS),
         })
     }
 
@@ -196,6 +217,10 @@ impl<R: Ruled> Work<R> {
             connections.refresh(self.runtime, self.log.now(self.runtime));
         }
         if let Some(question) = self.inquiry.question() {
+            if elements::SUBJECTS.contains(&question.subject) {
+                elements::answer(&mut self.inquiry, question, self.rules.set(), self.runtime);
+                return;
+            }
             let connections = self.tracking.connections.as_mut();
             let table = connections.map(|connections| connections.table.conntrack());
             flows::answer(&mut self.inquiry, question, table, self.runtime);

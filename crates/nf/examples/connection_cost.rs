@@ -15,6 +15,7 @@
 //! | `full` | the same | the same in a table of so many flows, which make room for others |
 //! | `nat` | `routed_turn` | the same through a router with so many rules that translate others |
 //! | `set` | the same | the same with a set of so many addresses of others instead |
+//! | `tuples`, `ranges` | the same | the same with so many tuples of others, single or ranges |
 //! | `bare` | the same | the same where rules ask for no connection |
 //! | `expire` | `expire_turn` | no frame: what has ended is looked for before a batch |
 //!
@@ -474,6 +475,24 @@ fn set_of_others(count: usize, before: &str) -> String {
     [&ROUTER.replace(before, &rule), NAT].concat()
 }
 
+/// The same of tuples: an address, or a prefix, and a port, or a range.
+fn tuples_of_others(count: usize, ranges: bool) -> String {
+    let tuples = (0..count as u32).map(|number| {
+        let address = Ipv4Addr::from_bits(OTHERS + 2 * number);
+        let port = 1024 + number % 60_000;
+        match number % 3 {
+            1 if ranges => format!("{address}/31 . {port}, "),
+            2 if ranges => format!("{address} . {port}-{}, ", port + 9),
+            _ => format!("{address} . {port}, "),
+        }
+    });
+    let rule = format!(
+        "ip saddr . tcp dport {{ {} }} drop\nct state inv",
+        tuples.collect::<String>()
+    );
+    [&ROUTER.replace("ct state inv", &rule), NAT].concat()
+}
+
 /// The fastest of so many looks for what has ended, once all connections have.
 fn expire(firewall: &mut dyn Firewall, connections: usize, turns: usize) -> f64 {
     open(firewall, connections, false);
@@ -555,9 +574,10 @@ fn measure(what: &str, count: usize, frames: usize) -> Option<f64> {
             let table = Conntrack::new(count, &[7; 16]);
             begin(&mut Bridge::new(BRIDGE, table), frames)
         }
-        "nat" | "set" => {
+        "nat" | "set" | "tuples" | "ranges" => {
             let rules = match what {
                 "nat" => [ROUTER, &nat_of_others(count)].concat(),
+                "tuples" | "ranges" => tuples_of_others(count, what == "ranges"),
                 _ => set_of_others(count, "ct state inv"),
             };
             begin(

@@ -20,6 +20,7 @@
 //! | [`router`] | rules at each hook that a packet passes in a router, and translation |
 //! | [`log`], `listing` | what `log` statements say, and what rules are called |
 //! | `changing` | sets that rules change |
+//! | [`elements`] | what is in them, for whoever asks |
 //! | `census` | how many connections a rule has seen |
 //! | `fib` | what a router's routes say of an address |
 //! | `limit` | how many packets or bytes a rule takes in a time |
@@ -89,6 +90,7 @@ mod census;
 mod changing;
 mod compile;
 pub mod conntrack;
+pub mod elements;
 mod fib;
 pub mod fields;
 mod flags;

@@ -119,6 +119,10 @@ enum Rules {
     List(rules::list::Arguments),
     /// Make rules of what iptables-save or `nft list ruleset` has printed, and say what is left out
     Import(rules::import::Arguments),
+    /// Show, add or delete elements of a set that the rules of a running guest change
+    ///
+    /// The exit status is 1 if one to delete was not there, or one to add had no room.
+    Element(rules::elements::Arguments),
     /// Give a running guest other rules, in one step
     ///
     /// They are the next generation of its rules, and count from zero. Generation 0 is what the
@@ -173,6 +177,9 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         }
         Command::Rules(Rules::Diff(arguments)) => {
             return Ok(status(rules::diff::run(&arguments)?));
+        }
+        Command::Rules(Rules::Element(arguments)) => {
+            return Ok(status(rules::elements::run(&arguments)?));
         }
         Command::Rules(Rules::List(arguments)) => {
             return Ok(status(rules::list::run(&arguments)?));

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const WORD: usize = size_of::<u64>();
 /// Longest piece of what is asked about in particular, in words.
-const DETAIL_WORDS_MAX: usize = 8;
+const DETAIL_WORDS_MAX: usize = 10;
 
 /// Hears questions about some subjects, and answers them.
 pub struct Inquiry {
@@ -40,7 +40,7 @@ pub struct Listed {
     pub half_open: u64,
     /// Connections in TIME-WAIT.
     pub time_wait: u64,
-    /// Flows that have ended since they were to.
+    /// Flows that have ended since they were to, or elements that were changed.
     pub ended: u64,
 }
 
@@ -86,7 +86,7 @@ impl Inquiry {
         })
     }
 
-    /// What is asked about in particular: the piece of this number, of the type `T`, of at most 64
+    /// What is asked about in particular: the piece of this number, of the type `T`, of at most 80
     /// bytes and a multiple of eight. The host may change it at any time, so it is read once.
     pub fn detail<T: FromBytes>(&self, number: usize) -> Option<T> {
         const { assert!(size_of::<T>().is_multiple_of(WORD)) }

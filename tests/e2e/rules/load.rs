@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// How long a word of the guest's may take to appear.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The name of the guest of each test.
-const NAME: &str = "fw";
+pub(super) const NAME: &str = "fw";
 /// Loads in a row while frames pass.
 const LOADS: u64 = 100;
 /// Frames on their way at a time: less than a tap's queue holds.
@@ -88,15 +88,19 @@ fn accept(port: u16) -> String {
 }
 
 /// The firewall under the monitor with a name, between two wires.
-struct Guest {
-    runtime: Runtime,
+pub(super) struct Guest {
+    pub(super) runtime: Runtime,
     left: Wire,
     right: Wire,
     running: Running,
 }
 
 impl Guest {
-    fn start(images: &Images, options: &[&str], arguments: &[&str]) -> Result<Self, Failed> {
+    pub(super) fn start(
+        images: &Images,
+        options: &[&str],
+        arguments: &[&str],
+    ) -> Result<Self, Failed> {
         let runtime = Runtime::new()?;
         let (left, right) = (Wire::new(1500, false)?, Wire::new(1500, false)?);
         let mut command = runtime.outboard(images, &["run", "--mem=16", "--name", NAME]);
@@ -144,7 +148,7 @@ impl Guest {
     }
 
     /// A datagram to this port must pass, or must not.
-    fn expect(&self, port: u16, passes: bool) -> Result<(), Failed> {
+    pub(super) fn expect(&self, port: u16, passes: bool) -> Result<(), Failed> {
         expect(&self.left, &self.right, port, passes)
     }
 

@@ -1,6 +1,7 @@
 //! Rules: what they decide, how they reach a guest, and that they mean what they mean to nft.
 
 mod counted;
+mod elements;
 pub mod firewall;
 pub mod load;
 pub mod nft_syntax;
@@ -14,6 +15,7 @@ use libtest_mimic::Trial;
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     [
         counted::trials(network),
+        elements::trials(images, network),
         firewall::trials(images, network),
         load::trials(images, network),
         nft_syntax::trials(network),

@@ -1,5 +1,6 @@
 //! Rules at work over a host that does what a test says.
 
+mod elements;
 mod flows;
 mod kept;
 

@@ -67,6 +67,16 @@ pub(crate) enum What {
     Changes { kind: ChangeKind, timeout: u64 },
 }
 
+/// What is known of an element.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    pub(crate) words: Words,
+    /// Nanoseconds that it stays, and those that are left of them; 0 if it stays for ever.
+    pub(crate) timeout: u64,
+    pub(crate) left: u64,
+    pub(crate) counted: [u64; 2],
+}
+
 /// A set at work.
 #[derive(Debug)]
 pub(crate) struct Changing {
@@ -204,6 +214,62 @@ impl Changing {
                 self.own(mine, place).store(value, Relaxed);
             }
         }
+    }
+
+    /// How many records there are.
+    pub(crate) fn places(&self) -> u32 {
+        self.links.len() as u32
+    }
+
+    /// What is known of a record at this time, unless it has no element.
+    pub(crate) fn standing(&self, record: u32, now: u64) -> Option<Standing> {
+        if !self.is_left(record, now) {
+            return None;
+        }
+        let expires = self.own(record, EXPIRES).load(Relaxed);
+        let mut standing = Standing {
+            words: self.words(record),
+            timeout: 0,
+            left: 0,
+            counted: [0; 2],
+        };
+        if expires != NEVER {
+            standing.timeout = self.own(record, TIMEOUT).load(Relaxed);
+            standing.left = expires - now;
+        }
+        let mut place = OWN;
+        for part in &self.shape.parts {
+            if *part == ElementPart::Counter {
+                standing.counted = [0, 1].map(|at| self.own(record, place + at).load(Relaxed));
+            }
+            place += words_of_part(part);
+        }
+        Some(standing)
+    }
+
+    /// Puts an element in for so long, or for as long as the set says; whether there was room. The
+    /// time of one that is there begins anew.
+    pub(crate) fn put(&self, words: &Words, timeout: u64, now: u64) -> bool {
+        let timeout = match timeout {
+            0 => self.shape.timeout,
+            timeout => timeout,
+        };
+        if let Some(record) = self.find(words, now) {
+            self.own(record, EXPIRES)
+                .store(end_of(timeout, now), Relaxed);
+            self.own(record, TIMEOUT).store(timeout, Relaxed);
+            return true;
+        }
+        self.insert(words, timeout, now, None).is_some()
+    }
+
+    /// Takes an element out; whether it was there.
+    pub(crate) fn take_out(&self, words: &Words, now: u64) -> bool {
+        let found = self.find(words, now);
+        if let Some(record) = found {
+            self.remove(record);
+        }
+        found.is_some()
     }
 
     /// Whether this set is the same one, of other rules.

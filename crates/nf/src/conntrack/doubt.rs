@@ -11,7 +11,7 @@
 
 use super::entry::{Entry, Name};
 use super::flows::Flows;
-use super::record::{Record, status};
+use super::record::{Record, kind_of, status};
 use super::timeout::{Class, Ticks};
 use super::track::Tracked;
 use super::tuple::Address;
@@ -112,8 +112,8 @@ impl Conntrack {
     }
 
     pub(super) fn set_generation(&mut self, generation: u8) {
-        self.table4.generation = generation;
-        self.table6.generation = generation;
+        self.table4.set_generation(generation);
+        self.table6.set_generation(generation);
     }
 
     /// Ends the connection of a packet if it began under other rules, and these would not let it
@@ -178,6 +178,12 @@ impl<A: Address> Flows<A> {
                 self.records.changed();
             }
         }
+    }
+
+    /// The generation that counts from now on.
+    fn set_generation(&mut self, generation: u8) {
+        self.generation = generation;
+        self.kind = kind_of(generation);
     }
 
     /// All flows are of a generation that no table has.

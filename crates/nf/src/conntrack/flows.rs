@@ -14,7 +14,7 @@
 use super::connection::Fate;
 use super::hash::Hash;
 use super::packet::Plain;
-use super::record::{Flow, Flow4, Flow6, Link, Links, Record, class_of, queue_of, status};
+use super::record::{Flow, Flow4, Flow6, Link, Links, Record, class_of, kind_of, queue_of, status};
 use super::store::{Records, in_order};
 use super::timeout::{Class, STREAM_SECONDS, Ticks};
 use super::tuple::{self, Address, Tuple};
@@ -29,7 +29,7 @@ use siphasher::sip::SipHasher13;
 /// No flow.
 pub(super) const NONE: u32 = 0xff_ffff;
 /// Flows of one bucket that are looked at. Under a secret key, a table has no bucket of so many.
-const CHAIN_MAX: usize = 64;
+pub(super) const CHAIN_MAX: usize = 64;
 /// Buckets for each flow, which has two directions.
 const BUCKETS_PER_FLOW: usize = 2;
 /// Queues of classes: of flows that are not assured, then of those that are.
@@ -59,7 +59,7 @@ const GIVEN_UP: [(Class, bool); 13] = [
 ];
 
 /// What both sides of a connection have confirmed has all of them.
-const OPEN: u8 = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
+pub(super) const OPEN: u8 = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
 
 /// Queues that are none, but a number of flows that stay: a bit for each.
 const STAYING: u32 = {
@@ -76,8 +76,8 @@ const STAYING: u32 = {
 pub(super) const SWEPT_MAX: u32 = 256;
 
 /// Whether a flow of this queue stays.
-#[inline]
-fn stays(queue: u8) -> bool {
+#[inline(always)]
+pub(super) fn stays(queue: u8) -> bool {
     STAYING >> queue & 1 != 0
 }
 
@@ -121,10 +121,12 @@ pub(super) struct Flows<A: Address> {
     free: u32,
     /// Flows of another one are to be judged anew: see [`super::doubt`].
     pub(super) generation: u8,
+    /// What it makes of a name: see [`kind_of`].
+    pub(super) kind: u32,
     /// Flows that are not assured, by source.
     sources: Box<[u32]>,
-    /// What names are hashed by, and what else is.
-    hash: Hash,
+    /// What names and sources are hashed by, and what else is.
+    pub(super) hash: Hash,
     hasher: SipHasher13,
 }
 
@@ -140,6 +142,7 @@ impl<A: Address> Flows<A> {
             hand: 0,
             free: NONE,
             generation: 0,
+            kind: kind_of(0),
             sources: vec![0; SOURCES].into(),
             hash: Hash::new(key),
             hasher: SipHasher13::new_with_key(key),
@@ -229,6 +232,12 @@ impl<A: Address> Flows<A> {
         Fate::Gone
     }
 
+    /// The first direction in the bucket of a hash.
+    #[inline(always)]
+    pub(super) fn first_of(&self, hash: u32) -> u32 {
+        self.buckets[hash as usize & (self.buckets.len() - 1)]
+    }
+
     /// The first flow of a bucket.
     #[inline]
     pub(super) fn first_in(&self, bucket: usize) -> Option<u32> {
@@ -308,7 +317,7 @@ impl<A: Address> Flows<A> {
 
     /// The counter of the flows that have this source.
     fn source(&mut self, source: A) -> &mut u32 {
-        let hash = tuple::source_hash(source, &self.hasher) as usize;
+        let hash = tuple::source_hash(source, &self.hash) as usize;
         &mut self.sources[hash % SOURCES]
     }
 
@@ -377,12 +386,18 @@ impl<A: Address> Flows<A> {
         flow.deadline = now.after(class.ticks());
         if old != queue {
             flow.tracker.standing.queue = queue;
-            // A power of two: a mask bounds the number.
-            let many = self.lengths.len();
-            self.lengths[usize::from(old) % many] -= 1;
-            self.lengths[usize::from(queue) % many] += 1;
+            self.counts_as(old, queue);
         }
         Some(())
+    }
+
+    /// A flow that stays has changed its class.
+    #[inline(always)]
+    pub(super) fn counts_as(&mut self, old: u8, queue: u8) {
+        // A power of two: a mask bounds the number.
+        let many = self.lengths.len();
+        self.lengths[usize::from(old) % many] -= 1;
+        self.lengths[usize::from(queue) % many] += 1;
     }
 
     fn enqueue(&mut self, number: u32, class: Class, now: Ticks) {
@@ -599,7 +614,7 @@ impl<A: Address> Flows<A> {
                 self.check_flow(at);
                 lengths[number] += 1;
                 if !flow.has(status::ASSURED) {
-                    let hash = tuple::source_hash(flow.name().source, &self.hasher) as usize;
+                    let hash = tuple::source_hash(flow.name().source, &self.hash) as usize;
                     sources[hash % SOURCES] += 1;
                 }
                 last = flow.deadline;

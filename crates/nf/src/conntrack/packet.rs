@@ -134,6 +134,109 @@ pub(super) fn plain4(frame: &[u8]) -> Option<(Plain<'_>, [[u8; 4]; 2])> {
     Some((plain, [[a, b, c, d], [e, f, g, h]]))
 }
 
+/// Such a segment of IPv4 without options, or with a timestamp alone: what finds its flow. Its
+/// numbers are read once that is found.
+pub(super) struct Straight<'a> {
+    /// Source and destination, and both ports, as a direction of a flow has them in memory.
+    pub(super) addresses: u64,
+    pub(super) ports: u32,
+    headers: &'a [u8; PLAIN_SIZE],
+    /// Bytes of the IP packet, and those of TCP's data.
+    length: u16,
+    data: u16,
+}
+
+/// Its numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Numbers {
+    pub(super) seq: u32,
+    pub(super) ack: u32,
+    pub(super) window: u16,
+    /// Bytes of the IP packet, and those of TCP's data.
+    pub(super) length: u16,
+    pub(super) data: u16,
+}
+
+impl Numbers {
+    /// Sequence number behind it.
+    #[inline(always)]
+    pub(super) fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.data.into())
+    }
+}
+
+impl Straight<'_> {
+    #[inline(always)]
+    pub(super) fn numbers(&self) -> Numbers {
+        Numbers {
+            seq: be32(self.headers, TCP_AT + 4),
+            ack: be32(self.headers, TCP_AT + 8),
+            window: be16(self.headers, TCP_AT + 14),
+            length: self.length,
+            data: self.data,
+        }
+    }
+}
+
+/// Headers with those options.
+const TIMESTAMP_SIZE: usize = PLAIN_SIZE + 12;
+/// How those begin (RFC 7323, appendix A).
+const TIMESTAMP: u32 = u32::from_le_bytes([1, 1, 8, 10]);
+
+/// Whether [`plain4`] may say anything of a frame, by the flags that it has if it is a segment.
+#[inline(always)]
+pub(super) fn may_be_plain4(frame: &[u8]) -> bool {
+    let headers = frame.first_chunk::<PLAIN_SIZE>();
+    headers.is_some_and(|headers| headers[TCP_AT + 13] & LOOKED_AT == flag::ACK)
+}
+
+/// What [`plain4`] says of a frame whose flags are those of such a segment, if it is one.
+#[inline(always)]
+pub(super) fn straight4(frame: &[u8]) -> Option<Straight<'_>> {
+    let headers: &[u8; PLAIN_SIZE] = frame.first_chunk()?;
+    let word = |at: usize| {
+        u32::from_le_bytes([
+            headers[at],
+            headers[at + 1],
+            headers[at + 2],
+            headers[at + 3],
+        ])
+    };
+    let size = match headers[TCP_AT + 12] >> 4 {
+        5 => PLAIN_SIZE,
+        8 => {
+            let options = frame.get(PLAIN_SIZE..PLAIN_SIZE + 4)?.first_chunk()?;
+            if u32::from_le_bytes(*options) != TIMESTAMP {
+                return None;
+            }
+            TIMESTAMP_SIZE
+        }
+        _ => return None,
+    };
+    if word(12) & 0xff_ffff != 0x45_0008 || word(20) & 0xff00_ff3f != 0x0600_0000 {
+        return None;
+    }
+    let length = be16(headers, 16);
+    let end = 14 + usize::from(length);
+    if size > end || end > frame.len() {
+        return None;
+    }
+    let wide = |at: usize| u64::from(word(at));
+    let (source, destination) = (wide(26), wide(30));
+    let sum = wide(14) + wide(18) + wide(22) + source + destination;
+    if !sum.is_multiple_of(0xffff) {
+        return None;
+    }
+    Some(Straight {
+        addresses: source | destination << 32,
+        ports: word(TCP_AT).swap_bytes().rotate_left(16),
+        headers,
+        length,
+        // Less than the packet has.
+        data: (end - size) as u16,
+    })
+}
+
 /// What probably names the flow of such a frame, of which nothing else is read.
 #[inline]
 pub(super) fn name4(frame: &[u8]) -> Option<Tuple<[u8; 4]>> {

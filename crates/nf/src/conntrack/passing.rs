@@ -165,12 +165,9 @@ impl Conntrack {
     /// As there.
     #[inline(always)]
     pub(crate) fn look_up_open(&mut self, frame: &[u8], now: u64) -> Result<Open, Sought> {
-        let found = open::go_on4(&mut self.table4, frame, Ticks::of(now)).map_err(Sought)?;
-        self.table4.records.changed();
-        Ok(Open {
-            flow: found.flow,
-            direction: found.direction,
-        })
+        let found = open::go_on4(&mut self.table4, frame, Ticks::of(now));
+        let (flow, direction) = found.map_err(Sought)?;
+        Ok(Open { flow, direction })
     }
 
     /// Calls one end of such a packet what its connection calls it.

@@ -324,6 +324,28 @@ record!(
     Flow6, Direction6, [u8; 16]
 );
 
+/// What else finds a flow of TCP without a VLAN that was judged by rules of this generation, in the
+/// order of a record.
+pub(super) fn kind_of(generation: u8) -> u32 {
+    u32::from_le_bytes([0, 0, protocol::TCP, generation])
+}
+
+impl Flow4 {
+    /// Whether a direction of it is this one: source and destination, and ports, as [`Direction4`]
+    /// has them, and its [`kind_of`].
+    #[inline(always)]
+    pub(super) fn is_of(&self, addresses: u64, ports: u32, kind: u32, direction: usize) -> bool {
+        const KIND: usize = core::mem::offset_of!(Flow4, vlan);
+        let name: &[u8; 12] = zerocopy::transmute_ref!(&self.names[direction & 1]);
+        let own: &[u8; size_of::<Self>()] = zerocopy::transmute_ref!(self);
+        let [a, b, c, d, e, f, g, h, rest @ ..] = *name;
+        let [.., v, w, p, o] = *own.first_chunk::<{ KIND + 4 }>().unwrap_or(&[0; KIND + 4]);
+        u64::from_le_bytes([a, b, c, d, e, f, g, h]) == addresses
+            && u32::from_le_bytes(rest) == ports
+            && u32::from_le_bytes([v, w, p, o]) == kind
+    }
+}
+
 impl Flow {
     pub(super) fn has(&self, bit: u8) -> bool {
         self.tracker.standing.status & bit != 0

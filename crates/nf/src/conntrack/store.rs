@@ -139,10 +139,13 @@ impl<R: Record> Records<R> {
     #[inline(always)]
     pub(super) fn change(&mut self, number: u32) -> &mut R {
         let record = &mut self.records[number as usize];
-        self.head.before = **record;
-        in_order();
-        self.head.named.store(number + 1, Relaxed);
-        in_order();
+        // Nobody takes up what is on the heap.
+        if let Store::State(head) = &mut self.head {
+            head.before = **record;
+            in_order();
+            head.named.store(number + 1, Relaxed);
+            in_order();
+        }
         record
     }
 

@@ -5,6 +5,7 @@
 //! they belong to the connection, change nothing, and what answers them shows whether they were
 //! right.
 
+use super::packet::Numbers;
 use super::record::Standing;
 use super::timeout::Class;
 use super::window::{self, Side, Window};
@@ -390,6 +391,25 @@ impl Tcp {
             true => Class::Unacknowledged,
             false => Class::Established,
         }
+    }
+
+    /// Whether such a segment is next in an open connection, and not the last one once more.
+    #[inline(always)]
+    pub(super) fn has_next(&self, numbers: &Numbers, direction: usize) -> bool {
+        let again = self.last_seq == numbers.seq
+            && self.last_ack == numbers.ack
+            && self.last_length == numbers.data;
+        !again && self.window.has_next(numbers, direction)
+    }
+
+    /// What [`Self::go_on`] does with it; whether anything is not acknowledged behind it.
+    #[inline(always)]
+    pub(super) fn go_straight(&mut self, numbers: &Numbers, direction: usize) -> bool {
+        self.memory.0 &= !Memory::REPEATED;
+        self.last = Last::new(direction, Kind::Ack, self.last.scale());
+        (self.last_seq, self.last_ack) = (numbers.seq, numbers.ack);
+        (self.last_length, self.last_window) = (numbers.data, numbers.window);
+        self.window.go_straight(numbers, direction)
     }
 
     /// A segment of this kind is one of the connection's.

@@ -6,9 +6,7 @@ use super::packet;
 use super::record::{Flow4, Flow6, Record};
 use super::rewrite::{self, End, Manip};
 use crate::key::{self, protocol};
-use core::hash::Hasher;
 use core::net::IpAddr;
-use siphasher::sip::SipHasher13;
 
 /// An address of one family, as it stands in the packet.
 pub(super) trait Address: Copy + Eq + core::fmt::Debug + 'static {
@@ -231,10 +229,8 @@ impl<A: Address> Tuple<A> {
 }
 
 /// Where what is known of a source is to be found.
-pub(super) fn source_hash(source: impl Address, hasher: &SipHasher13) -> u32 {
-    let mut hasher = *hasher;
-    hasher.write_u64(source.network());
-    hasher.finish() as u32
+pub(super) fn source_hash(source: impl Address, hash: &Hash) -> u32 {
+    hash.of([[source.network(), 0]])
 }
 
 /// The type, and the code below it, that answers this one or is answered by it (RFC 792; RFC 950;

@@ -9,6 +9,7 @@
 //! 3. `sack <= receiver.end`: it acknowledges nothing that was not sent
 //! 4. `sack >= receiver.end - MAX`: and nothing too old
 
+use super::packet::Numbers;
 use super::tcp::{Segment, State, flag};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -135,6 +136,7 @@ impl Window {
         (self.flags[0] | self.flags[1]) & Self::CLOSING != 0
     }
 
+    #[inline]
     pub(super) fn is_unacknowledged(&self) -> bool {
         (self.flags[0] | self.flags[1]) & Self::UNACKNOWLEDGED != 0
     }
@@ -283,6 +285,50 @@ impl Window {
         self.flags[direction] = sent;
         self.flags[other] = received;
         (sent | received) & Self::UNACKNOWLEDGED != 0
+    }
+
+    /// Whether such a segment is what its side of an open connection sends next: what
+    /// [`Self::has_inside`] says of it, as distances. Windows that are larger than any that can be
+    /// offered have come about otherwise; with others, a distance is never taken for its opposite.
+    #[inline(always)]
+    pub(super) fn has_next(&self, numbers: &Numbers, direction: usize) -> bool {
+        const NEAR: u32 = (u16::MAX as u32 + 1) << SCALE_MAX;
+        let &Numbers { seq, ack, .. } = numbers;
+        let [sender, receiver] = [&self.sides[direction & 1], &self.sides[direction & 1 ^ 1]];
+        let age_max = sender.max_window.max(ACK_AGE_MAX);
+        // Nor is either one 0.
+        let windows = sender.max_window.wrapping_sub(1) | receiver.max_window.wrapping_sub(1);
+        sender.end == seq
+            && self.state == State::ESTABLISHED
+            && numbers.window != 0
+            && windows < NEAR
+            && sender.max_end.wrapping_sub(numbers.end()) < NEAR
+            && receiver.end.wrapping_sub(ack) <= age_max
+            && !before(ack, sender.max_ack)
+    }
+
+    /// What [`Self::go_on`] does with it.
+    #[inline(always)]
+    pub(super) fn go_straight(&mut self, numbers: &Numbers, direction: usize) -> bool {
+        let &Numbers { ack, .. } = numbers;
+        let window = u32::from(numbers.window) << self.scale(direction & 1);
+        let (direction, other) = (direction & 1, direction & 1 ^ 1);
+        let sender = &mut self.sides[direction];
+        sender.max_window = sender.max_window.max(window);
+        sender.end = numbers.end();
+        // Whether it was the first one or not.
+        sender.max_ack = ack;
+        let sent = u8::from(numbers.data != 0) * Self::UNACKNOWLEDGED;
+        self.flags[direction] |= Self::ACKED | sent;
+        let receiver = &mut self.sides[other];
+        if ack == receiver.end {
+            self.flags[other] &= !Self::UNACKNOWLEDGED;
+        }
+        let allowed = ack.wrapping_add(window);
+        if before(receiver.max_end.wrapping_sub(1), allowed) {
+            receiver.max_end = allowed;
+        }
+        self.is_unacknowledged()
     }
 
     /// A SYN begins this side.

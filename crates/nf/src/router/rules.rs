@@ -117,6 +117,11 @@ impl Rules {
         self.set.tracks() || stages.any(|stage| matches!(stage, Stage::Translate(_)))
     }
 
+    /// The rules of all chains, with the sets that those change.
+    pub fn set(&self) -> &RuleSet {
+        &self.set
+    }
+
     /// See [`RuleSet::remembers`].
     pub fn remembers(&self) -> bool {
         self.set.remembers()

@@ -1,5 +1,6 @@
 //! `outboard rules list`: a file of rules, or those of a running guest, as nft prints them.
 
+use super::elements::{self, Live};
 use super::include::{Failure, Gathered};
 use crate::instance::{self, Instance};
 use crate::stats;
@@ -31,6 +32,8 @@ pub enum Error {
     Stats(stats::Error),
     /// The text of its rules is not known, and why.
     NoSource(String, &'static str),
+    /// What is in its sets cannot be listed.
+    Elements(Box<elements::Error>),
     /// No names of ports.
     Names(super::PortsError),
     /// It cannot be printed.
@@ -46,6 +49,7 @@ impl fmt::Display for Error {
             Self::NoSource(name, why) => {
                 write!(f, "{name}: the text of its rules is not known: {why}")
             }
+            Self::Elements(e) => e.fmt(f),
             Self::Names(e) => e.fmt(f),
             Self::Print(e) => write!(f, "cannot print: {e}"),
         }
@@ -73,33 +77,48 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
             return Ok(false);
         }
     };
-    let text = match arguments.handle {
-        true => with_handles(&file),
-        false => file.to_string(),
-    };
+    let mut text = file.to_string();
+    if !is_file(&arguments.what) {
+        let name = arguments.what.display().to_string();
+        let live = Live::of_file(&file, &name).map_err(|error| Error::Elements(error.into()))?;
+        text = live.map_or(text, |live| live.print(&file));
+    }
+    if arguments.handle {
+        text = with_handles(&file, &text);
+    }
     io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
     Ok(true)
 }
 
 /// The text of a file, or of a guest's rules; or what is wrong with what it includes.
 pub(super) fn gather(what: &Path) -> Result<Result<Gathered, String>, Error> {
-    if what == Path::new("-") || what.exists() {
+    if is_file(what) {
         return match Gathered::read(what) {
             Ok(gathered) => Ok(Ok(gathered)),
             Err(Failure::Include(said)) => Ok(Err(said)),
             Err(Failure::Source(error)) => Err(Error::Source(error)),
         };
     }
-    let name = what.display().to_string();
-    let instance = Instance::open(&name).map_err(Error::Instance)?;
+    of_guest(&what.display().to_string()).map(Ok)
+}
+
+/// Whether this names a file, or else a guest.
+fn is_file(what: &Path) -> bool {
+    what == Path::new("-") || what.exists()
+}
+
+/// The text of a guest's rules.
+pub(super) fn of_guest(name: &str) -> Result<Gathered, Error> {
+    let instance = Instance::open(name).map_err(Error::Instance)?;
     let reader = Reader::of(&instance).map_err(Error::Stats)?;
     let text = reader.text().map_err(Error::Stats)?;
-    let text = text.map_err(|why| Error::NoSource(name.clone(), why))?;
-    Ok(Ok(super::source::Source { name, text }.into()))
+    let text = text.map_err(|why| Error::NoSource(name.to_owned(), why))?;
+    let name = name.to_owned();
+    Ok(super::source::Source { name, text }.into())
 }
 
 /// The file as it is printed, with a number behind each thing that nft numbers.
-fn with_handles(file: &File<'_>) -> String {
+fn with_handles(file: &File<'_>, text: &str) -> String {
     let mut tables = 0;
     let mut numbers = Vec::new();
     for item in &file.items {
@@ -112,7 +131,7 @@ fn with_handles(file: &File<'_>) -> String {
     let mut numbers = numbers.into_iter();
     let mut in_chain = false;
     let mut out = String::new();
-    for line in file.to_string().lines() {
+    for line in text.lines() {
         out += line;
         let depth = line.bytes().take_while(|byte| *byte == b'\t').count();
         let first = line.trim_start().split([' ', ';']).next();
@@ -231,7 +250,7 @@ table ip u { # 2
             let lines = text.lines().filter_map(|line| line.split_once(mark));
             lines.map(|(_, number)| number.parse().unwrap()).collect()
         };
-        let listed = with_handles(&file);
+        let listed = with_handles(&file, &file.to_string());
         let found = numbers_of(&listed, " # handle ");
         assert_eq!(found, numbers_of(text, " # "), "{listed}");
         // What is listed is a file.

@@ -7,6 +7,7 @@
 //! | [`trace`] | what they do with a frame, step by step |
 //! | [`mod@include`] | the files that it includes |
 //! | [`list`] | as nft prints it |
+//! | [`elements`] | what is in the sets that a guest's rules change |
 //! | [`diff`] | what two of them have that the other one has not |
 //! | [`explain`] | that, for people and programs |
 //! | [`import`] | makes one of what a Linux machine has |
@@ -22,6 +23,7 @@ use std::path::Path;
 
 pub mod check;
 pub mod diff;
+pub mod elements;
 pub mod explain;
 pub mod import;
 pub mod include;

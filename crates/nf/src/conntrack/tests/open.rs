@@ -203,6 +203,41 @@ fn most_segments_of_an_open_connection_take_fewer_steps() {
     assert_eq!(super::super::open::TAKEN.get() - begun, 20);
 }
 
+/// Data and its ACK, whichever side sends: each comes in order. What does not come in order, comes
+/// again, or waits for room takes more steps.
+#[test]
+fn what_comes_in_order_takes_the_fewest_steps() {
+    let mut bench = Bench::new(8);
+    bench.open(1);
+    bench.state(&seg(1, false, ACK, 1001, 5001, 0));
+    let mut goes = |frame: &[u8]| {
+        let begun = super::super::open::STRAIGHT.get();
+        assert!(bench.table.goes_on(frame, bench.now).is_ok());
+        super::super::open::STRAIGHT.get() - begun == 1
+    };
+    for turn in 0..10 {
+        assert!(goes(&seg(
+            1,
+            false,
+            ACK,
+            1001 + 100 * turn,
+            5001 + turn,
+            100
+        )));
+        assert!(goes(&seg(1, true, ACK, 5001 + turn, 1101 + 100 * turn, 1)));
+    }
+    assert!(!goes(&seg(1, true, ACK, 5010, 2001, 1)), "once more");
+    assert!(
+        !goes(&seg(1, false, ACK, 2101, 5011, 100)),
+        "one before it is missing"
+    );
+    assert!(goes(&seg(1, true, ACK, 5011, 2001, 0)));
+    assert!(
+        !goes(&seg(1, true, ACK, 5011, 2001, 0)),
+        "it asks for that one"
+    );
+}
+
 #[test]
 fn what_stays_and_has_ended_is_found_by_and_by() {
     let connections = SWEPT_MAX as u16 + 100;
