@@ -1,5 +1,9 @@
 //! What `cargo xtask test` does, as data, and how long it takes.
 
+use crate::process;
+use std::path::Path;
+use std::process::Command;
+
 /// What tests run is built more quickly than what is packaged, shown and timed: they do not ask how
 /// fast it is. Programs and images, of which tests build some dozens, inherit this.
 pub const PROFILE: [(&str, &str); 2] = [
@@ -16,6 +20,16 @@ pub struct Step {
     pub cargo: &'static [&'static str],
     /// A variable of the environment.
     pub variable: Option<(&'static str, &'static str)>,
+}
+
+impl Step {
+    /// The command, in the repository `root`.
+    pub fn command(&self, root: &Path) -> Command {
+        let mut command = Command::new(process::cargo());
+        command.args(self.cargo).current_dir(root.join(self.folder));
+        command.envs(self.variable);
+        command
+    }
 }
 
 /// What a stage consists of.
@@ -67,6 +81,18 @@ const fn step(folder: &'static str, cargo: &'static [&'static str]) -> Step {
         variable: None,
     }
 }
+
+/// Runs the end-to-end tests. Cargo chooses features of libraries by the packages that it is asked
+/// for: with all of them, what the unit tests were built with is there already.
+pub const END_TO_END: [&str; 4] = ["test", "--workspace", "--test", "e2e"];
+
+/// Builds all guests, with the flags of `outboard build`, so that they share with images what they
+/// depend on.
+pub const GUESTS: Step = Step {
+    folder: "tests/guests",
+    cargo: &["build", "--release"],
+    variable: Some(("CARGO_ENCODED_RUSTFLAGS", "-Cforce-frame-pointers=yes")),
+};
 
 /// The stages, in the order in which they run.
 pub const STAGES: &[Stage] = &[
@@ -124,7 +150,7 @@ pub const STAGES: &[Stage] = &[
                     "vmm",
                 ],
             ),
-            step("tests/guests", &["build", "--release"]),
+            GUESTS,
         ]),
     },
     Stage {
@@ -134,7 +160,7 @@ pub const STAGES: &[Stage] = &[
         quick: true,
         work: Work::Runners(&[
             step("unikernels", &["test", "--lib"]),
-            step(".", &["test", "-p", "e2e"]),
+            step(".", &END_TO_END),
         ]),
     },
     Stage {
@@ -196,15 +222,15 @@ pub const STAGES: &[Stage] = &[
                     "warnings",
                 ],
             ),
-            // What no usual image has.
+            // What no usual image has. Of all members alone, what they depend on is there already.
             step(
                 ".",
                 &[
                     "clippy",
-                    "-p",
-                    "service",
+                    "--workspace",
+                    "--all-targets",
                     "--features",
-                    "smoltcp",
+                    "service/smoltcp",
                     "--",
                     "-D",
                     "warnings",
@@ -273,7 +299,18 @@ pub const STAGES: &[Stage] = &[
         what: "what reads hostile bytes, fed with seeds and mutations of them",
         seconds: 120,
         quick: false,
-        work: Work::Runners(&[step(".", &["test", "--no-fail-fast", "-p", "targets"])]),
+        work: Work::Runners(&[step(
+            ".",
+            &[
+                "test",
+                "--no-fail-fast",
+                "--workspace",
+                "--test",
+                "slice",
+                "--test",
+                "complete",
+            ],
+        )]),
     },
 ];
 
