@@ -73,6 +73,8 @@ pub fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
         .args(["-ec", &format!("sudo() {{ \"$@\"; }}\n{commands}")])
         .env("CARGO_NET_OFFLINE", "true")
         .env(BUILD_FOLDER, built)
+        // A reader's cargo has its own profile.
+        .env_remove("CARGO_PROFILE_DEV_DEBUG")
         .env("PATH", format!("{}:{path}", folder_of_programs.display()))
         .current_dir(folder);
     command
