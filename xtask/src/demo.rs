@@ -4,6 +4,7 @@ use crate::lab::matrix;
 use crate::packages::{self, BUILD};
 use crate::process;
 use crate::record;
+use crate::stages::GUESTS;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -331,10 +332,8 @@ fn with_lab(root: &Path, benchmark: &str, programs: &Path) -> Result<Command, St
 /// A benchmark of tiny guests, which are built.
 fn with_guests(root: &Path, benchmark: &str, programs: &Path) -> Result<Command, String> {
     let guests = root.join("tests/guests");
-    let mut images = Command::new(process::cargo());
-    images.args(["build", "--release"]).current_dir(&guests);
     succeed(
-        &mut images,
+        &mut GUESTS.command(root),
         "cargo could not build the guests, as it says above",
     )?;
     let results = format!("results/{}-{}", today()?, benchmark);

@@ -77,6 +77,8 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
     for (name, value) in stages::PROFILE {
         std::env::set_var(name, value);
     }
+    // Workspaces have many libraries in common, which are built once this way.
+    std::env::set_var("CARGO_BUILD_BUILD_DIR", process::target_folder(root));
 
     let started = Instant::now();
     println!(
@@ -409,12 +411,7 @@ fn counted(root: &Path, options: &Options) -> Outcome {
 
 /// Runs one step, and shows what it printed if it failed and was not shown before.
 fn execute(root: &Path, step: &Step, verbose: bool) -> (i32, String) {
-    let mut command = Command::new(process::cargo());
-    command.args(step.cargo).current_dir(root.join(step.folder));
-    if let Some((name, value)) = step.variable {
-        command.env(name, value);
-    }
-    shown(&mut command, verbose)
+    shown(&mut step.command(root), verbose)
 }
 
 fn shown(command: &mut Command, verbose: bool) -> (i32, String) {

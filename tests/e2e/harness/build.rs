@@ -88,17 +88,19 @@ const PROFILE: [(&str, &str); 2] = [
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];
 
+/// Flags of what is built for images, as `outboard build` has them: frame pointers tell who called
+/// when one fails. With the same flags, guests share with images what they depend on.
+const FLAGS: (&str, &str) = ("CARGO_ENCODED_RUSTFLAGS", "-Cforce-frame-pointers=yes");
+
 /// Builds everything, in release mode; ends the run if that fails.
 pub fn all() -> Images {
     if let Some(folder) = std::env::var_os(PREBUILT).map(PathBuf::from) {
         return Images::new(folder.clone(), folder.clone(), folder);
     }
-    cargo(
-        root(),
-        &["build", "--release", "-p", "outboard", "-p", "tender"],
-    );
+    let programs = ["build", "--release", "-p", "outboard", "-p", "tender"];
+    cargo(root(), &programs, &[]);
     let guests = root().join("tests/guests");
-    cargo(&guests, &["build", "--release"]);
+    cargo(&guests, &["build", "--release"], &[FLAGS]);
     let shared = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     let target = |folder: &Path| shared.clone().unwrap_or(folder.join("target"));
     let release = |folder: &Path| target(folder).join("x86_64-unknown-linux-gnu/release");
@@ -124,9 +126,10 @@ fn build_appliances(outboard: &Path, out: PathBuf) -> PathBuf {
     out
 }
 
-fn cargo(folder: &Path, arguments: &[&str]) {
+fn cargo(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) {
     let status = Command::new(env!("CARGO"))
         .args(arguments)
+        .envs(variables.iter().copied())
         .current_dir(folder)
         .status();
     let done = status.is_ok_and(|status| status.success());

@@ -3,10 +3,13 @@
 use crate::harness::build::{Images, root};
 use libtest_mimic::Failed;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const FENCE: &str = "```";
+/// Tells cargo where it keeps what it compiles: beside what is built already, if whoever runs us
+/// says where that is.
+const BUILD_FOLDER: &str = "CARGO_BUILD_BUILD_DIR";
 
 /// What stands between two fences.
 pub struct Block {
@@ -63,11 +66,15 @@ pub fn shell(images: &Images, folder: &Path, commands: &str) -> Command {
     let programs = images.program("outboard");
     let folder_of_programs = programs.parent().unwrap_or(Path::new("/"));
     let path = std::env::var("PATH").unwrap_or_default();
+    let built = std::env::var_os(BUILD_FOLDER).map(PathBuf::from);
+    let built = built.unwrap_or_else(|| root().join("unikernels/target"));
     let mut command = Command::new("sh");
     command
         .args(["-ec", &format!("sudo() {{ \"$@\"; }}\n{commands}")])
         .env("CARGO_NET_OFFLINE", "true")
-        .env("CARGO_BUILD_BUILD_DIR", root().join("unikernels/target"))
+        .env(BUILD_FOLDER, built)
+        // A reader's cargo has its own profile.
+        .env_remove("CARGO_PROFILE_DEV_DEBUG")
         .env("PATH", format!("{}:{path}", folder_of_programs.display()))
         .current_dir(folder);
     command

@@ -4,6 +4,7 @@
 use super::{ioregionfd, vmm};
 use crate::appliances;
 use crate::process::{self, target_folder};
+use crate::stages::{END_TO_END, GUESTS};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -161,10 +162,10 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         "vmm",
     ];
     build(cargo(root).args(programs), verbose)?;
-    build(cargo(&guests).args(["build", "--release"]), verbose)?;
+    build(&mut GUESTS.command(root), verbose)?;
     let images = appliances::provide(root, verbose)?;
-    let tests = ["test", "-p", "e2e", "--no-run", "--message-format=json"];
-    let messages = build(cargo(root).args(tests), verbose)?;
+    let tests = ["--no-run", "--message-format=json"];
+    let messages = build(cargo(root).args(END_TO_END).args(tests), verbose)?;
     let tests = executable(&messages).ok_or("cargo names no program of the end-to-end tests")?;
 
     let mut files = vec![

@@ -5,7 +5,7 @@ use super::machine::{archive, busybox, copy};
 use super::qemu;
 use super::trials::shared_libraries;
 use crate::packages::{self, LAB};
-use crate::{appliances, process};
+use crate::{appliances, process, stages};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -110,12 +110,11 @@ pub fn main(root: &Path, arguments: &[String]) -> Result<i32, String> {
 
 /// Builds the images that the trial runs.
 fn build_images(root: &Path) -> Result<(), String> {
-    let mut guests = Command::new(process::cargo());
-    guests.args(["build", "--release"]);
+    let mut guests = stages::GUESTS.command(root);
     for guest in GUESTS {
         guests.args(["--bin", guest]);
     }
-    process::succeed(guests.current_dir(root.join("tests/guests")), true)?;
+    process::succeed(&mut guests, true)?;
     for name in APPLIANCES {
         let words = format!("--manifest={} unikernels/{}", MANIFEST, name);
         appliances::build(root, &words, true)?;
