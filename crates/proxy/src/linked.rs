@@ -1,13 +1,14 @@
 //! Sockets of a stack in an image, over a link.
 
 use crate::link::End;
-use crate::run::Below;
+use crate::reactor::Reactor;
+use crate::run::{BELOW, Below};
 use link_sockets::{Net, Table};
 use ports::Instant;
-use rustix::event::epoll::Event;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 /// An end of a link, and the sockets of the stack at the other one.
@@ -15,11 +16,19 @@ pub struct Linked {
     end: End,
     table: Rc<RefCell<Table>>,
     faults: u64,
+    /// Who has lent the end, if it was.
+    lender: Option<OwnedFd>,
 }
+
+/// What the set says of a lender.
+const LENDER: u64 = BELOW + 1;
 
 /// How often it is said that the stack breaks the rules, so that one that does nothing else does not
 /// fill the console.
 const FAULTS_SAID: u64 = 100;
+
+/// What is said when the lender wants the end back.
+const TAKEN_BACK: &str = "the system of the link has ended or begun anew; start the program again";
 
 impl Linked {
     /// At this end. What has arrived may take so many bytes.
@@ -31,12 +40,24 @@ impl Linked {
             table: Rc::new(RefCell::new(end.table(memory)?)),
             end,
             faults: 0,
+            lender: None,
         })
     }
 
     /// The stack's sockets.
     pub fn net(&self) -> Net {
         Net::new(self.table.clone())
+    }
+
+    /// The end is this process's until something is to be read from `lender`: its end, above all.
+    ///
+    /// # Errors
+    /// It cannot be waited for.
+    pub fn lent_by(&mut self, lender: OwnedFd, reactor: &Reactor) -> io::Result<()> {
+        let data = EventData::new_u64(LENDER);
+        epoll::add(reactor.epoll(), &lender, data, EventFlags::IN)?;
+        self.lender = Some(lender);
+        Ok(())
     }
 
     /// Tells the other end that this one ends, and ends this process.
@@ -72,6 +93,10 @@ impl Below for Linked {
         deadline: Option<Instant>,
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
-        self.end.wait(deadline, events).map(drop)
+        self.end.wait(deadline, events)?;
+        match events.iter().any(|event| event.data.u64() == LENDER) {
+            true => Err(io::Error::other(TAKEN_BACK)),
+            false => Ok(()),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `outboard proxy`: a program as it is, on the sockets of a stack in an image.
 
+use crate::up::join::{Joined, join};
 use ::proxy::Reactor;
 use ::proxy::direct::{Direct, Host};
 use ::proxy::link::End;
@@ -80,12 +81,21 @@ pub fn run(arguments: Arguments) -> Result<i32, Box<dyn Error>> {
         let ended = serve(started, &held, reactor, net, &mut Host, ready)?;
         return Ok(say(&ended, arguments.counts));
     }
-    let side = side(&arguments.link)?;
+    let (side, mtu, held_by) = match &arguments.net {
+        Some(net) => {
+            let Joined { side, mtu, held } = join(net)?;
+            (side, mtu, Some(held.into()))
+        }
+        None => (side(&arguments.link)?, arguments.mtu, None),
+    };
     let started = start(program, &held)?;
     let reactor = Rc::new(Reactor::new()?);
     let bell = (reactor.epoll(), BELOW);
-    let end = End::open(side, arguments.mtu, bell, |_| ())?;
+    let end = End::open(side, mtu, bell, |_| ())?;
     let mut linked = Linked::new(end, MEMORY)?;
+    if let Some(lender) = held_by {
+        linked.lent_by(lender, &reactor)?;
+    }
     let net = linked.net();
     let ended = serve(started, &held, reactor, |_| net, &mut linked, ready)?;
     linked.exit(say(&ended, arguments.counts))

@@ -67,8 +67,8 @@ pub(crate) fn run(start: &Start, settings: &Settings) -> Result<u8, Error> {
     Ok(status)
 }
 
-/// The status to pass on, and how a program has ended. Its proxy ends as it does, with the number of
-/// a signal as a shell has it.
+/// The status to pass on, and how a program has ended. Its proxy ends as it does, with the number
+/// of a signal as a shell has it.
 fn ended(status: std::process::ExitStatus) -> (u8, String) {
     use std::os::unix::process::ExitStatusExt;
     let name = |signal: i32| signal_name(signal).map_or_else(|| signal.to_string(), str::to_owned);

@@ -168,7 +168,8 @@ impl Component {
         Some(still).filter(|still| !still.is_zero())
     }
 
-    /// What stands behind `outboard run`, or `outboard proxy` for a program, with these MAC addresses for networks that have none in
+    /// What stands behind `outboard run`, or `outboard proxy` for a program, with these
+    /// MAC addresses for networks that have none in
     /// the file: a neighbour knows a component by its address, so that it keeps it. Taps, links and
     /// states are behind the descriptors from [`FIRST_HANDED`] on.
     pub fn command_line(&self, macs: &[(String, String)]) -> Vec<String> {
@@ -275,8 +276,8 @@ pub const LINK: &str = "link:";
 /// The option that gives a network its address.
 const MAC: &str = "--net-mac:";
 
-/// What each component has, whatever the file says: its own, and no other's. A program has the first
-/// alone.
+/// What each component has, whatever the file says: its own, and no other's. A program has the
+/// first alone.
 const OF_ALL: [[&str; 3]; 4] = [
     ["console", "outboard logs", "write"],
     [

@@ -18,8 +18,8 @@ pub struct Joined {
     pub side: Side,
     /// The MTU of the link in bytes, if its file says.
     pub mtu: Option<u16>,
-    /// The end is this process's as long as this is open. It ends when somebody else may get it: the
-    /// system has ended, another supervisor has begun, or the link was made anew.
+    /// The end is this process's as long as this is open. It ends when somebody else may get it:
+    /// the system has ended, another supervisor has begun, or the link was made anew.
     pub held: Channel,
 }
 

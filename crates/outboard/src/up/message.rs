@@ -112,8 +112,8 @@ pub enum Command {
     Join(String),
 }
 
-/// What the supervisor says to [`Command::Join`]: the MTU of the link in bytes, if its file says. The
-/// descriptors of the end come with it.
+/// What the supervisor says to [`Command::Join`]: the MTU of the link in bytes, if its file says.
+/// The descriptors of the end come with it.
 pub type End = Result<Option<u16>, String>;
 
 /// What the supervisor says to a command: what was done, or why not.

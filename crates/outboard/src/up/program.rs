@@ -65,8 +65,8 @@ impl Program {
         }
     }
 
-    /// What stands behind `outboard proxy`, where `device` is the end of its link, whose descriptors
-    /// are those from [`FIRST_HANDED`] on.
+    /// What stands behind `outboard proxy`, where `device` is the end of its link, whose
+    /// descriptors are those from [`FIRST_HANDED`] on.
     pub fn command_line(&self, device: Option<&Device>) -> Vec<String> {
         let descriptors = (FIRST_HANDED..).take(SIDE_DESCRIPTORS);
         let descriptors: Vec<_> = descriptors.map(|number| number.to_string()).collect();

@@ -19,6 +19,7 @@ mod sockets;
 mod spares;
 mod states;
 mod systemd;
+mod unmodified;
 
 /// What virtual machines must do as well.
 pub const ON_HVT: [(&str, Test); 3] = {
@@ -115,6 +116,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     }
     trials.push(kept::trial(images, network));
     trials.extend(sockets::trials(images, network));
+    trials.extend(unmodified::trials(images, network));
     trials.extend(groups::trials(images));
     let held: [(&str, Test); 2] = [
         ("a component holds what the file names", holds),

@@ -435,8 +435,8 @@ fn an_end_of_a_link_may_be_left_to_a_proxy() {
         [components[0].handed().next().unwrap().other().unwrap()]
     );
     let said = parse_here(&(one("a") + &one("b") + free)).unwrap_err();
-    let expected = "a.toml:6:5: l has an end for outboard proxy and one in a already; write another \
-                    link here";
+    let expected = "a.toml:6:5: l has an end for outboard proxy and one in a already; write \
+                    another link here";
     assert_eq!(said, [expected]);
     let closed = one("a") + &one("b") + "[link.l]\nproxy = false\n";
     assert!(

@@ -30,7 +30,7 @@ impl Supervisor {
         }
     }
 
-    /// The free end of the link of this name, or of that of the component of this name, and its MTU.
+    /// The free end of the link of this name, or of the component's of this name, and its MTU.
     fn free_end(&self, net: &str) -> Result<(Handed, Option<u16>), String> {
         let all = self.all.iter().flat_map(|one| {
             let devices = one.component().devices.iter();
@@ -79,7 +79,10 @@ impl Supervisor {
 
     /// Marks the free end of this link as down: nobody has it.
     fn end_is_down(&self, gone: &str) {
-        let is_it = |side: &Handed| matches!(side, Handed::Side { link, end, .. } if link == gone && end == PROXY);
+        let is_it = |side: &Handed| match side {
+            Handed::Side { link, end, .. } => link == gone && end == PROXY,
+            _ => false,
+        };
         for (side, descriptors) in self.pool.iter().filter(|(side, _)| is_it(side)) {
             // What fails here the next one at this end does.
             let _ = handed::go_down(std::slice::from_ref(side), descriptors);

@@ -9,6 +9,9 @@ use crate::up::spare;
 use std::path::Path;
 use std::time::Duration;
 
+/// What to do with a component that is no image.
+const INSTEAD: &str = "write another one into the file, and start the supervisor again";
+
 /// How far a replacement is.
 #[derive(Default)]
 pub(super) enum Replacement {
@@ -85,8 +88,7 @@ impl Supervisor {
         let index = self.index_of(name)?;
         let one = &self.all[index];
         let component = one.component();
-        let restart = format!("name another one in the file, and type: outboard restart {name}");
-        component.must_be_image(&restart)?;
+        component.must_be_image(INSTEAD)?;
         if !matches!(one.machine.state(), State::Up { .. }) {
             return Err(format!("{name} is not up; type: outboard restart {name}"));
         }

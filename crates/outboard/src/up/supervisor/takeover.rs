@@ -60,14 +60,7 @@ impl Supervisor {
             say(managed.name(), "is not in the file any more");
             self.all.push(managed);
         }
-        // Those of components that are to end are not handed over any more.
-        let all = &self.all;
-        self.pool.retain(|what, _| {
-            all.iter().any(|one| {
-                let mut all = one.component().handed().chain(one.component().kept());
-                all.any(|handed| handed == *what)
-            })
-        });
+        self.let_go();
         self.free_ends();
         let now = now();
         for (index, status) in ended {
@@ -90,6 +83,18 @@ impl Supervisor {
             say(one.name(), why);
             self.give(index, Event::Restart, now);
         }
+    }
+
+    /// Lets go of what is nobody's any more: what components have that are to end is not handed
+    /// over again.
+    fn let_go(&mut self) {
+        let all = &self.all;
+        self.pool.retain(|what, _| {
+            all.iter().any(|one| {
+                let mut all = one.component().handed().chain(one.component().kept());
+                all.any(|handed| handed == *what)
+            })
+        });
     }
 
     /// Starts a keeper in the place of one that is gone, and with it all components.
