@@ -43,6 +43,7 @@ extern crate std;
 pub mod address;
 pub mod arp;
 mod bucket;
+mod connected;
 pub mod counts;
 pub mod dhcp;
 pub mod dns;

@@ -1,13 +1,15 @@
 //! Datagrams, between a program's socket and the stack's.
 //!
 //! A program whose socket is connected reads and writes a socket of the kernel's, as for
-//! connections. One that names addresses has its calls passed to us: what it sends goes to the stack
-//! at once, and what comes for it waits in its socket, sent by one whose name is the peer's address.
+//! connections. One that names addresses has its calls passed to us: what it sends goes to the
+//! stack at once, and what comes for it waits in its socket, sent by one whose name is the peer's
+//! address.
 
 use crate::address::destination;
 use crate::error::number;
 use crate::house::{Found, House};
 use crate::option::Transport;
+use crate::port::{LET_GO_LOOKS, LET_GO_PAUSE};
 use crate::reactor::Watched;
 use crate::socket::{Socket, State};
 use crate::unix::{self, End};
@@ -111,7 +113,7 @@ impl<S: Sockets + 'static> Datagrams<S> {
     }
 
     /// Moves what the program writes to its peer.
-    async fn from_program(&self, socket: &Socket) {
+    async fn move_out(&self, socket: &Socket) {
         let (Some(ours), Some(peer)) = (&self.ours, self.peer) else {
             return;
         };
@@ -159,15 +161,7 @@ impl<S: Sockets + 'static> House<S> {
         let local = socket.local.get().unwrap_or(any);
         self.let_go(socket).await;
         let (peer, ours) = peer.unzip();
-        let opened = match peer {
-            None => self.net.bind(local),
-            Some(peer) => self
-                .net
-                .connect_datagrams(local, peer)
-                .map(net::socket::Connected::into_inner),
-        };
-        let mut stack = opened.map_err(number)?;
-        self.in_time(stack.ready()).await?;
+        let stack = self.stacks_datagrams(local, peer).await?;
         socket.local.set(Some(stack.local()));
         let datagrams = Rc::new(Datagrams {
             stack: RefCell::new(stack),
@@ -183,15 +177,47 @@ impl<S: Sockets + 'static> House<S> {
         drop(all);
         let (house, one, of) = (self.clone(), datagrams.clone(), socket.clone());
         self.spawner.spawn(async move {
-            select(pin!(house.to_program(&of, &one)), pin!(one.ended())).await;
+            select(pin!(house.move_in(&of, &one)), pin!(one.ended())).await;
         });
         let (one, of) = (datagrams.clone(), socket.clone());
         if datagrams.ours.is_some() {
             self.spawner.spawn(async move {
-                select(pin!(one.from_program(&of)), pin!(one.ended())).await;
+                select(pin!(one.move_out(&of)), pin!(one.ended())).await;
             });
         }
         Ok(datagrams)
+    }
+
+    /// A socket of the stack's. Who has just let go of its port is waited for.
+    async fn stacks_datagrams(
+        &self,
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+    ) -> Result<S::Datagrams, Errno> {
+        for _ in 0..LET_GO_LOOKS {
+            match self.try_to_open(local, peer).await {
+                Err(Errno::ADDRINUSE) => self.clock.sleep(LET_GO_PAUSE).await,
+                done => return done,
+            }
+        }
+        Err(Errno::ADDRINUSE)
+    }
+
+    async fn try_to_open(
+        &self,
+        local: SocketAddr,
+        peer: Option<SocketAddr>,
+    ) -> Result<S::Datagrams, Errno> {
+        let opened = match peer {
+            None => self.net.bind(local),
+            Some(peer) => self
+                .net
+                .connect_datagrams(local, peer)
+                .map(net::socket::Connected::into_inner),
+        };
+        let mut stack = opened.map_err(number)?;
+        self.in_time(stack.ready()).await?;
+        Ok(stack)
     }
 
     /// Waits until nobody has the stack's socket for this one any more: its port is free then.
@@ -218,7 +244,7 @@ impl<S: Sockets + 'static> House<S> {
     }
 
     /// Gives a program what comes for it.
-    async fn to_program(self: &Rc<Self>, socket: &Rc<Socket>, datagrams: &Datagrams<S>) {
+    async fn move_in(self: &Rc<Self>, socket: &Rc<Socket>, datagrams: &Datagrams<S>) {
         let mut place = vec![0; DATAGRAM_MAX];
         loop {
             match datagrams.receive(&mut place).await {

@@ -23,8 +23,8 @@ pub struct Linked {
 /// What the set says of a lender.
 const LENDER: u64 = BELOW + 1;
 
-/// How often it is said that the stack breaks the rules, so that one that does nothing else does not
-/// fill the console.
+/// How often it is said that the stack breaks the rules, so that one that does nothing else does
+/// not fill the console.
 const FAULTS_SAID: u64 = 100;
 
 /// What is said when the lender wants the end back.

@@ -1,8 +1,8 @@
 //! Options of sockets, as programs use them: socket(7), tcp(7), ip(7), ipv6(7), udp(7).
 //!
 //! What has an effect in the stack is passed on. What says something of packets that the stack
-//! decides by itself is kept, so that a program reads what it has written. What nobody would heed is
-//! refused with the kernel's own words for an option that it does not know, so that programs do
+//! decides by itself is kept, so that a program reads what it has written. What nobody would heed
+//! is refused with the kernel's own words for an option that it does not know, so that programs do
 //! without.
 
 use crate::address::Family;

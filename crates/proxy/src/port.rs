@@ -26,6 +26,9 @@ const CHOSEN_FIRST: u16 = 32_768;
 const CHOSEN_LAST: u16 = 60_999;
 /// A program whose queue of connections is full is asked again after so long.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
+/// Who has closed a port is waited for so often, and so long each time.
+pub const LET_GO_LOOKS: usize = 100;
+pub const LET_GO_PAUSE: Duration = Duration::from_millis(5);
 /// How often a connection is offered to a program before it is reset: 20 seconds.
 const OFFERS_MAX: usize = 10_000;
 
@@ -237,18 +240,15 @@ impl<S: Sockets + 'static> House<S> {
     ) -> Result<(), Errno> {
         let key = key(address);
         socket.state.set(State::Listening);
-        let port = self.ports.borrow().by_key.get(&key).cloned();
-        if let Some(port) = port {
-            port.members.borrow_mut().push(socket);
-            return Ok(());
-        }
-        let listener = self.net.listen(address, backlog);
-        let mut listener = listener.map_err(number).inspect_err(|_| {
-            socket.state.set(State::Idle);
-        })?;
-        self.in_time(listener.ready()).await.inspect_err(|_| {
-            socket.state.set(State::Idle);
-        })?;
+        let listener = match self.stacks_listener(&socket, address, backlog).await {
+            Ok(Some(listener)) => listener,
+            // Others of this program listen there, and it is among them now.
+            Ok(None) => return Ok(()),
+            Err(errno) => {
+                socket.state.set(State::Idle);
+                return Err(errno);
+            }
+        };
         let port = Rc::new(Port {
             members: RefCell::new(vec![socket]),
             next: Cell::default(),
@@ -274,6 +274,43 @@ impl<S: Sockets + 'static> House<S> {
             }
         });
         Ok(())
+    }
+
+    /// A listener of the stack's, if no other socket of this program listens at this address. Who
+    /// has just let go of it is waited for.
+    async fn stacks_listener(
+        &self,
+        socket: &Rc<Socket>,
+        address: SocketAddr,
+        backlog: usize,
+    ) -> Result<Option<S::Listener>, Errno> {
+        for _ in 0..LET_GO_LOOKS {
+            let port = self.ports.borrow().by_key.get(&key(address)).cloned();
+            if let Some(port) = port {
+                let mut members = port.members.borrow_mut();
+                if !members.is_empty() {
+                    members.push(socket.clone());
+                    return Ok(None);
+                }
+            } else {
+                match self.try_to_listen(address, backlog).await {
+                    Err(Errno::ADDRINUSE) => {}
+                    done => return done.map(Some),
+                }
+            }
+            self.clock.sleep(LET_GO_PAUSE).await;
+        }
+        Err(Errno::ADDRINUSE)
+    }
+
+    async fn try_to_listen(
+        &self,
+        address: SocketAddr,
+        backlog: usize,
+    ) -> Result<S::Listener, Errno> {
+        let mut listener = self.net.listen(address, backlog).map_err(number)?;
+        self.in_time(listener.ready()).await?;
+        Ok(listener)
     }
 
     /// Gives connections to those who listen, until there are none.

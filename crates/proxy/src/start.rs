@@ -22,7 +22,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions};
 use rustix::process::{pidfd_getfd, pidfd_open, waitpid};
 use std::ffi::OsString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -75,6 +75,8 @@ pub struct Program {
     pub read: Vec<PathBuf>,
     /// What it may read and write.
     pub write: Vec<PathBuf>,
+    /// Whether its errors go where its output goes.
+    pub one_output: bool,
     /// Whether this process stays in the host's network: its sockets are the host's then.
     pub on_host: bool,
     /// Who answers its questions for names, if not who answers the host's.
@@ -413,7 +415,14 @@ fn run(program: &Program, waits: &OwnedFd) -> i32 {
     let Some((path, arguments)) = program.command.split_first() else {
         return NOT_STARTED;
     };
-    let error = Command::new(path).args(arguments).exec();
+    let mut command = Command::new(path);
+    command.args(arguments);
+    if program.one_output
+        && let Ok(output) = io::stdout().as_fd().try_clone_to_owned()
+    {
+        command.stderr(output);
+    }
+    let error = command.exec();
     eprintln!("outboard-proxy: {}: {error}", name(program));
     match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,

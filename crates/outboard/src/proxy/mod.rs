@@ -71,6 +71,7 @@ pub fn run(arguments: Arguments) -> Result<i32, Box<dyn Error>> {
         command: arguments.program,
         read: arguments.read,
         write: arguments.write,
+        one_output: arguments.component,
         on_host,
         resolver: arguments.resolver,
     };
