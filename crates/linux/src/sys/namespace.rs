@@ -84,8 +84,8 @@ pub fn enter_all() -> Result<(), Error> {
     unshare(all).map_err(Error::UnshareUser)
 }
 
-/// Users, or groups, of a namespace: from `inside` on there are `count` of them, which are those from
-/// `outside` on where this process is.
+/// Users, or groups, of a namespace: from `inside` on there are `count` of them, which are those
+/// from `outside` on where this process is.
 #[derive(Clone, Copy, Debug)]
 pub struct Ids {
     /// The first one's number there.
