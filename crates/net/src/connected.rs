@@ -8,7 +8,8 @@ use core::net::SocketAddr;
 /// Datagrams to one peer and from it alone.
 ///
 /// Once its host has said that nobody listens there (ICMP, "port unreachable"), the next call says
-/// so, once, with [`Failure::Refused`]: as `ECONNREFUSED` of Linux's sockets, and where the
+/// so, once, with [`Failure::Refused`](crate::tcp::connection::Failure::Refused): as
+/// `ECONNREFUSED` of Linux's sockets, and where the
 /// sockets' kind learns it.
 pub struct Connected<D> {
     datagrams: D,

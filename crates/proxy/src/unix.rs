@@ -2,9 +2,9 @@
 //! (unix(7)), at whose other end we are.
 //!
 //! It is made without an end, as the program's `socket` returns it. A later `connect` or `listen`
-//! is done in place, on a duplicate: number, flags and whatever waits for it stay the program's. The
-//! sockets have names of a network namespace in which only this process is. A name says which socket
-//! it is, and by a name we see whether anybody still has it.
+//! is done in place, on a duplicate: number, flags and whatever waits for it stay the program's.
+//! The sockets have names of a network namespace in which only this process is. A name says which
+//! socket it is, and by a name we see whether anybody still has it.
 
 use crate::option::Transport;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

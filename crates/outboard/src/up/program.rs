@@ -39,7 +39,7 @@ pub struct Program {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What stands in the environment beside [`INHERITED`].
+    /// What stands in the environment beside what is inherited.
     pub environment: BTreeMap<String, String>,
     /// The working directory.
     pub folder: PathBuf,
