@@ -234,19 +234,7 @@ pub fn fill(program: &OwnedFd) -> Result<usize, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use linux::namespace;
-    use rustix::net::RecvFlags;
-    use rustix::net::recv;
-
-    /// Names are of a network namespace: each test has one of its own, where it may.
-    fn alone(test: impl FnOnce() + Send) {
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                namespace::unshare_network().expect("network namespaces need root here");
-                test();
-            });
-        });
-    }
+    use rustix::net::{RecvFlags, recv};
 
     #[test]
     fn a_name_says_which_socket_it_is() {
@@ -259,77 +247,63 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_is_not_open_cannot_be_written() {
-        alone(|| {
-            let meeting = Meeting::new().unwrap();
-            let program = make(Transport::Stream, End::Program, 1, true).unwrap();
-            let ours = meeting.join(&program, 1).unwrap();
-            assert!(is_ready(&program, PollFlags::OUT).unwrap());
-            let count = fill(&program).unwrap();
-            assert!(!is_ready(&program, PollFlags::OUT).unwrap());
-            let mut place = vec![0; count];
-            let (read, _) = recv(&ours, &mut *place, RecvFlags::empty()).unwrap();
-            assert_eq!(read, count);
-            assert!(is_ready(&program, PollFlags::OUT).unwrap());
-        });
+    fn a_connection_that_is_not_open_cannot_be_written_and_strangers_have_none() {
+        let meeting = Meeting::new().unwrap();
+        let program = make(Transport::Stream, End::Program, 1, true).unwrap();
+        let ours = meeting.join(&program, 1).unwrap();
+        assert!(is_ready(&program, PollFlags::OUT).unwrap());
+        let count = fill(&program).unwrap();
+        assert!(!is_ready(&program, PollFlags::OUT).unwrap());
+        let mut place = vec![0; count];
+        let (read, _) = recv(&ours, &mut *place, RecvFlags::empty()).unwrap();
+        assert_eq!(read, count);
+        assert!(is_ready(&program, PollFlags::OUT).unwrap());
+        // Whoever else has found the way here is turned away.
+        let stranger = make(Transport::Stream, End::Program, 2, true).unwrap();
+        connect(&stranger, &meeting.name).unwrap();
+        let program = make(Transport::Stream, End::Program, 3, true).unwrap();
+        let ours = meeting.join(&program, 3).unwrap();
+        assert_eq!(peer(&ours, End::Program), Some(3));
+        assert!(is_ready(&stranger, PollFlags::HUP).unwrap());
     }
 
     #[test]
     fn who_is_gone_is_seen_by_its_name() {
-        alone(|| {
-            for transport in [Transport::Stream, Transport::Datagrams] {
-                let program = make(transport, End::Program, 7, false).unwrap();
-                assert!(is_alive(transport, 7));
-                drop(program);
-                assert!(!is_alive(transport, 7));
-            }
-        });
-    }
-
-    #[test]
-    fn a_stranger_at_the_meeting_point_is_turned_away() {
-        alone(|| {
-            let meeting = Meeting::new().unwrap();
-            let stranger = make(Transport::Stream, End::Program, 9, true).unwrap();
-            connect(&stranger, &meeting.name).unwrap();
-            let program = make(Transport::Stream, End::Program, 1, true).unwrap();
-            let ours = meeting.join(&program, 1).unwrap();
-            assert_eq!(peer(&ours, End::Program), Some(1));
-            assert!(is_ready(&stranger, PollFlags::HUP).unwrap());
-        });
+        for transport in [Transport::Stream, Transport::Datagrams] {
+            let program = make(transport, End::Program, 7, false).unwrap();
+            assert!(is_alive(transport, 7));
+            drop(program);
+            assert!(!is_alive(transport, 7));
+        }
     }
 
     #[test]
     fn a_connection_that_comes_is_known_by_our_ends_name() {
-        alone(|| {
-            let listener = make(Transport::Stream, End::Program, 1, false).unwrap();
-            assert_eq!(offer(1, 2).unwrap_err(), Errno::CONNREFUSED);
-            listen(&listener, 1).unwrap();
-            assert_eq!(take(&listener, false).unwrap_err(), Errno::AGAIN);
-            let ours = offer(1, 2).unwrap();
-            let theirs = take(&listener, false).unwrap();
-            assert_eq!(peer(&theirs, End::Ours), Some(2));
-            drop(ours);
-            assert!(is_ready(&theirs, PollFlags::IN).unwrap());
-        });
+        let listener = make(Transport::Stream, End::Program, 11, false).unwrap();
+        assert_eq!(offer(11, 12).unwrap_err(), Errno::CONNREFUSED);
+        listen(&listener, 1).unwrap();
+        assert_eq!(take(&listener, false).unwrap_err(), Errno::AGAIN);
+        let ours = offer(11, 12).unwrap();
+        let theirs = take(&listener, false).unwrap();
+        assert_eq!(peer(&theirs, End::Ours), Some(12));
+        drop(ours);
+        assert!(is_ready(&theirs, PollFlags::IN).unwrap());
     }
 
     #[test]
     fn a_datagram_says_in_whose_name_it_was_sent() {
-        alone(|| {
-            let program = make(Transport::Datagrams, End::Program, 1, true).unwrap();
-            for peer in ["192.0.2.1:53", "[2001:db8::1]:53"] {
-                let peer: SocketAddr = peer.parse().unwrap();
-                let sender = sender(peer).unwrap();
-                let to = name(End::Program, 1).unwrap();
-                rustix::net::sendto(&sender, b"hello", SendFlags::empty(), &to).unwrap();
-                let mut place = [0; 9];
-                let received = rustix::net::recvfrom(&program, &mut place[..], RecvFlags::TRUNC);
-                let (count, _, from) = received.unwrap();
-                assert_eq!(count, 5);
-                let from = SocketAddrUnix::try_from(from.unwrap()).unwrap();
-                assert_eq!(sent_by(&from), Some(peer));
-            }
-        });
+        let program = make(Transport::Datagrams, End::Program, 21, true).unwrap();
+        for peer in ["192.0.2.1:53", "[2001:db8::1]:53"] {
+            let peer: SocketAddr = peer.parse().unwrap();
+            let sender = sender(peer).unwrap();
+            let to = name(End::Program, 21).unwrap();
+            rustix::net::sendto(&sender, b"hello", SendFlags::empty(), &to).unwrap();
+            let mut place = [0; 9];
+            let received = rustix::net::recvfrom(&program, &mut place[..], RecvFlags::TRUNC);
+            let (count, _, from) = received.unwrap();
+            assert_eq!(count, 5);
+            let from = SocketAddrUnix::try_from(from.unwrap()).unwrap();
+            assert_eq!(sent_by(&from), Some(peer));
+        }
     }
 }
