@@ -7,7 +7,7 @@ use crate::address::{Family, Named, destination};
 use crate::caller::Caller;
 use crate::error;
 use crate::filter::number;
-use crate::house::{Found, House};
+use crate::house::{Found, House, Refused};
 use crate::message;
 use crate::option::{self, Effect, Shown, Transport};
 use crate::socket::{Socket, State};
@@ -37,8 +37,13 @@ const BACKLOG_MAX: i32 = 4096;
 /// Answers a call.
 pub fn answer<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller) {
     let call = caller.number();
-    if call == number::SOCKET {
-        return make(house, &caller);
+    match call {
+        number::SOCKET => return make(house, &caller),
+        number::IO_URING_SETUP | number::IO_URING_ENTER | number::IO_URING_REGISTER => {
+            house.refuse(Refused::Call(call));
+            return caller.finish(Err(Errno::NOSYS));
+        }
+        _ => {}
     }
     let Some(found) = house.find(&caller, caller.int(0)) else {
         return house.pass_on(&caller);
@@ -56,7 +61,13 @@ pub fn answer<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller) {
         number::GETSOCKNAME => caller.finish(own_name(&caller, socket)),
         number::GETPEERNAME => caller.finish(peer_name(&caller, socket)),
         number::SETSOCKOPT => set_option(house, caller, found),
-        number::GETSOCKOPT => caller.finish(get_option(&caller, &found)),
+        number::GETSOCKOPT => {
+            let got = get_option(&caller, &found);
+            if let Err(Errno::NOPROTOOPT | Errno::OPNOTSUPP) = got {
+                house.refuse(Refused::Get(caller.int(1), caller.int(2)));
+            }
+            caller.finish(got);
+        }
         _ => message::answer(house, caller, found),
     }
 }
@@ -74,6 +85,8 @@ fn make<S: Sockets + 'static>(house: &Rc<House<S>>, caller: &Caller) {
     });
     // Who was given it has its answer.
     if let Err(errno) = made {
+        let [family, kind, protocol] = [0, 1, 2].map(|index| caller.int(index));
+        house.refuse(Refused::Socket(family, kind & TYPE_MASK, protocol));
         caller.finish(Err(errno));
     }
 }
@@ -364,7 +377,12 @@ fn set_option<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found:
     };
     let effect = match set() {
         Ok(effect) => effect,
-        Err(errno) => return caller.finish(Err(errno)),
+        Err(errno) => {
+            if [Errno::NOPROTOOPT, Errno::NOENT].contains(&errno) {
+                house.refuse(Refused::Set(caller.int(1), caller.int(2)));
+            }
+            return caller.finish(Err(errno));
+        }
     };
     let control = socket.control.borrow();
     match (effect, &*control) {

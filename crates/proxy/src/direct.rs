@@ -277,6 +277,11 @@ impl Below for Host {
         net::tcp::connection::NEVER
     }
 
+    /// Its sockets are what a jail takes away.
+    fn jailed(&self) -> bool {
+        false
+    }
+
     fn wait(
         &mut self,
         epoll: BorrowedFd<'_>,

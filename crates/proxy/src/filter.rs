@@ -25,6 +25,7 @@ const RETURN: u16 = 0x06;
 /// What becomes of a call: Linux's `include/uapi/linux/seccomp.h`.
 const KILL: u32 = 0x8000_0000;
 const ERROR: u32 = 0x0005_0000;
+const ERROR_NUMBER: u32 = 0xffff;
 const NOTIFY: u32 = 0x7fc0_0000;
 const ALLOW: u32 = 0x7fff_0000;
 
@@ -186,8 +187,9 @@ const RULES: &[(i32, Rule)] = &[
     ),
 ];
 
-/// The filter of every program.
-pub fn program() -> Vec<Instruction> {
+/// The filter of every program. What it refuses by itself is passed to us as well, where it is to
+/// be `noted`.
+pub fn program(noted: bool) -> Vec<Instruction> {
     let mut filter = vec![load(ARCHITECTURE_AT)];
     // Another architecture numbers its calls otherwise.
     filter.extend([jump(JUMP_EQUAL, ARCHITECTURE, 1, 0), give(KILL)]);
@@ -197,7 +199,14 @@ pub fn program() -> Vec<Instruction> {
         give(Verdict::Refuse(NO_CALL).value()),
     ]);
     for (number, rule) in RULES {
-        let body = body(rule);
+        let mut body = body(rule);
+        let refused =
+            |one: &&mut Instruction| one.code == RETURN && one.operand & !ERROR_NUMBER == ERROR;
+        if noted {
+            body.iter_mut()
+                .filter(refused)
+                .for_each(|one| one.operand = NOTIFY);
+        }
         filter.push(jump(
             JUMP_EQUAL,
             number.cast_unsigned(),
@@ -295,7 +304,7 @@ mod tests {
                 (value >> (8 * (at % 8))) as u32
             }
         };
-        let program = program();
+        let program = program(false);
         let (mut at, mut value) = (0, 0);
         loop {
             let one = program[at];
@@ -379,8 +388,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_refused_is_noted_where_that_is_wanted() {
+        let refused = |program: Vec<Instruction>| {
+            let is_refused = |one: &&Instruction| one.operand & !ERROR_NUMBER == ERROR;
+            let returns = program.iter().filter(|one| one.code == RETURN);
+            returns.filter(is_refused).count()
+        };
+        assert_eq!(refused(program(false)), 5);
+        // Calls of x32 are those of no program that we could tell more about.
+        assert_eq!(refused(program(true)), 1);
+    }
+
+    #[test]
     fn every_jump_stays_inside() {
-        let program = program();
+        let program = program(false);
         for (at, one) in program.iter().enumerate() {
             let furthest = at + 1 + usize::from(one.if_true.max(one.if_false));
             assert!(one.code == RETURN || furthest < program.len());

@@ -14,7 +14,8 @@ use net::task::{Clock, Either, Spawner, select};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,6 +34,9 @@ const LIVES_LOOKED_AT: usize = 64;
 /// there is one.
 const STACK_PATIENCE: Duration = Duration::from_secs(10);
 
+/// Different things of which it is noted that they were refused.
+const REFUSED_MAX: usize = 256;
+
 /// What counts what is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -42,6 +46,35 @@ pub struct Counts {
     pub passed_on: u64,
     /// Connections that were opened and that came.
     pub connections: u64,
+}
+
+/// What a program has asked for and was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Refused {
+    /// A socket of this family, type and protocol.
+    Socket(i32, i32, i32),
+    /// To set this option of this level.
+    Set(i32, i32),
+    /// To read this option of this level.
+    Get(i32, i32),
+    /// This call.
+    Call(i32),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(family, kind, protocol) => {
+                write!(
+                    f,
+                    "socket: family {family}, type {kind}, protocol {protocol}"
+                )
+            }
+            Self::Set(level, name) => write!(f, "setsockopt: level {level}, option {name}"),
+            Self::Get(level, name) => write!(f, "getsockopt: level {level}, option {name}"),
+            Self::Call(number) => write!(f, "call {number}"),
+        }
+    }
 }
 
 /// What answers a program.
@@ -58,6 +91,8 @@ pub struct House<S: Sockets> {
     /// What datagrams come from, by the peer that has sent them.
     pub senders: RefCell<HashMap<SocketAddr, OwnedFd>>,
     pub counts: Cell<Counts>,
+    /// What was refused, and how often.
+    pub refused: RefCell<BTreeMap<Refused, u64>>,
     listener: Rc<OwnedFd>,
     held: Cell<usize>,
     numbers: Cell<u64>,
@@ -92,6 +127,7 @@ impl<S: Sockets + 'static> House<S> {
             datagrams: RefCell::default(),
             senders: RefCell::default(),
             counts: Cell::default(),
+            refused: RefCell::default(),
             listener: Rc::new(listener),
             held: Cell::new(0),
             numbers: Cell::new(0),
@@ -134,6 +170,15 @@ impl<S: Sockets + 'static> House<S> {
         let mut counts = self.counts.get();
         change(&mut counts);
         self.counts.set(counts);
+    }
+
+    /// Notes what is refused.
+    pub fn refuse(&self, what: Refused) {
+        let mut refused = self.refused.borrow_mut();
+        // A program that asks for all there is leaves no more than that.
+        if refused.len() < REFUSED_MAX || refused.contains_key(&what) {
+            *refused.entry(what).or_default() += 1;
+        }
     }
 
     /// The kernel is to do it.

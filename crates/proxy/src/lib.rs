@@ -11,6 +11,7 @@
 //! | `port`, `stream`, `datagrams` | what moves between those and the stack's |
 //! | `reactor`, `house` | the tasks, and what they share |
 //! | [`start`] | the program, in namespaces of its own |
+//! | `jail` | what the one thread may ask of the kernel |
 //! | [`run`] | the one thread that answers it |
 //! | [`direct`] | the host's own sockets in a stack's place |
 //! | [`link`] | this process's end of a link that carries sockets |
@@ -25,6 +26,7 @@ pub mod direct;
 mod error;
 mod filter;
 mod house;
+mod jail;
 pub mod link;
 pub mod linked;
 mod message;

@@ -1,7 +1,8 @@
 //! The one thread that answers a program, until the program ends.
 
 use crate::calls;
-use crate::house::{Counts, House};
+use crate::house::{Counts, House, Refused};
+use crate::jail;
 use crate::reactor::{EVENTS_MAX, Reactor};
 use crate::start::{Reason, Started};
 use crate::unix::is_ready;
@@ -40,6 +41,11 @@ pub trait Below {
     /// When [`Self::receive`] has something to do although nothing has come.
     fn deadline(&self) -> Instant;
 
+    /// Whether it does with what a jail leaves.
+    fn jailed(&self) -> bool {
+        true
+    }
+
     /// Sleeps in this set until something is ready, which is put into `events`, or the deadline has
     /// passed; for ever if there is none.
     ///
@@ -54,12 +60,14 @@ pub trait Below {
 }
 
 /// What a run was.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Ended {
     /// The program's status; 128 and the signal, if a signal has ended it.
     pub status: i32,
     /// What was counted.
     pub counts: Counts,
+    /// What the program was refused, and how often.
+    pub refused: Vec<(Refused, u64)>,
     /// Sockets that were left: those of whatever the program has left behind.
     pub sockets: usize,
 }
@@ -99,6 +107,9 @@ pub fn run<S: Sockets + 'static>(
         epoll::add(reactor.epoll(), descriptor, data, EventFlags::IN).map_err(step("epoll"))?;
     }
     executor.spawner().spawn(house.clone().look_after());
+    if below.jailed() {
+        jail::close().map_err(Reason::Jail)?;
+    }
     ready();
     let mut events = Vec::with_capacity(EVENTS_MAX);
     let mut has_calls = false;
@@ -134,6 +145,7 @@ pub fn run<S: Sockets + 'static>(
                         return Ok(Ended {
                             status,
                             counts: house.counts.get(),
+                            refused: house.refused.take().into_iter().collect(),
                             sockets: house.table.borrow().len(),
                         });
                     }

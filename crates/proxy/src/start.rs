@@ -5,7 +5,7 @@
 //! and takes what becomes an orphan. When the first ends, the kernel ends whoever is left there; so
 //! nothing outlives the program, nor us.
 
-use crate::filter;
+use crate::{filter, jail};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset,
     RulesetAttr, RulesetCreatedAttr, RulesetError,
@@ -75,6 +75,8 @@ pub struct Program {
     pub read: Vec<PathBuf>,
     /// What it may read and write.
     pub write: Vec<PathBuf>,
+    /// Whether calls are passed to us that are refused, to be noted.
+    pub noted: bool,
     /// Whether its errors go where its output goes.
     pub one_output: bool,
     /// Whether this process stays in the host's network: its sockets are the host's then.
@@ -94,6 +96,8 @@ pub enum Reason {
     Path(PathBuf, PathFdError),
     /// A step that the kernel refuses.
     System(&'static str, io::Error),
+    /// No jail for what answers it.
+    Jail(jail::Error),
     /// The keeper has ended, and has said why.
     Ended,
 }
@@ -109,6 +113,7 @@ impl fmt::Display for Reason {
             Self::Files(why) => write!(f, "what it may see cannot be restricted: {why}"),
             Self::Path(path, why) => write!(f, "{}: {why}", path.display()),
             Self::System(step, why) => write!(f, "{step}: {why}"),
+            Self::Jail(why) => why.fmt(f),
             Self::Ended => f.write_str("it has ended before it began"),
         }
     }
@@ -279,7 +284,8 @@ fn keep(
     if let Some(resolver) = &program.resolver {
         see_resolver(resolver)?;
     }
-    let listener = notify::listen(&filter::program()).map_err(system("filter of calls"))?;
+    let listener =
+        notify::listen(&filter::program(program.noted)).map_err(system("filter of calls"))?;
     let number = listener.as_raw_fd().to_ne_bytes();
     write(says, &number).map_err(system("write"))?;
     hear(hears)?;

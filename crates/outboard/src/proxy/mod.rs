@@ -49,6 +49,9 @@ pub struct Arguments {
     /// Say at the end how many calls were answered
     #[arg(long)]
     counts: bool,
+    /// Say at the end what the program asked for and was refused
+    #[arg(long)]
+    check: bool,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -72,6 +75,7 @@ pub fn run(arguments: Arguments) -> Result<i32, Box<dyn Error>> {
         read: arguments.read,
         write: arguments.write,
         one_output: arguments.component,
+        noted: arguments.check,
         on_host,
         resolver: arguments.resolver,
     };
@@ -80,7 +84,7 @@ pub fn run(arguments: Arguments) -> Result<i32, Box<dyn Error>> {
         let reactor = Rc::new(Reactor::new()?);
         let net = |reactor: &Rc<Reactor>| Direct::new(reactor.clone());
         let ended = serve(started, &held, reactor, net, &mut Host, ready)?;
-        return Ok(say(&ended, arguments.counts));
+        return Ok(say(&ended, arguments.counts, arguments.check));
     }
     let (side, mtu, held_by) = match &arguments.net {
         Some(net) => {
@@ -99,7 +103,7 @@ pub fn run(arguments: Arguments) -> Result<i32, Box<dyn Error>> {
     }
     let net = linked.net();
     let ended = serve(started, &held, reactor, |_| net, &mut linked, ready)?;
-    linked.exit(say(&ended, arguments.counts))
+    linked.exit(say(&ended, arguments.counts, arguments.check))
 }
 
 /// The end of a link with these descriptors.
@@ -116,7 +120,16 @@ fn side(descriptors: &[i32]) -> Result<Side, Box<dyn Error>> {
 }
 
 /// Says what was done, if that is wanted; the program's status.
-fn say(ended: &Ended, counts: bool) -> i32 {
+fn say(ended: &Ended, counts: bool, check: bool) -> i32 {
+    if check {
+        match ended.refused[..] {
+            [] => eprintln!("outboard-proxy: nothing was refused"),
+            _ => eprintln!("outboard-proxy: refused:"),
+        }
+        for (what, times) in &ended.refused {
+            eprintln!("outboard-proxy:   {what}, {times} times");
+        }
+    }
     if counts {
         let Ended {
             counts, sockets, ..
