@@ -41,6 +41,7 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   split      the firewall as one image on two taps, and as three that two links join
   service    TCP of an image on taps, on a NIC of its own and over Linux's sockets, beside Linux's,
              with iperf3 at the other end (needs iperf3)
+  proxy      nginx on the sockets of a stack in an image, beside the host's (needs wrk and nginx)
   loss       TCP of an image beside Linux's with one frame in a hundred lost and 20 ms of round trip
              (needs iperf3)
   connections
@@ -66,13 +67,14 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
 const DEMONSTRATIONS: [&str; 6] = ["firewall", "nic", "http", "restart", "router", "files"];
 
 /// The benchmarks between two segments.
-const BENCHMARKS: [&str; 8] = [
+const BENCHMARKS: [&str; 9] = [
     "firewall",
     "rules",
     "nic",
     "split",
     "service",
     "http",
+    "proxy",
     "loss",
     "connections",
 ];
@@ -83,6 +85,8 @@ const TUN: &str = "/dev/net/tun";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// The appliance that is measured.
 const FIREWALL: &str = "unikernels/firewall";
+/// The appliance on whose sockets `bench proxy` measures a program.
+const STACK: &str = "unikernels/stack";
 /// The appliance that is measured by `bench service` and `bench loss`.
 const SERVICE: &str = "unikernels/iperf3";
 /// The appliance that is measured by `bench http`, and its idle connections by `bench connections`.
@@ -177,6 +181,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     let (appliance, file) = match benchmark.as_str() {
         "service" | "loss" => (SERVICE, "iperf3.spt"),
         "http" => (HTTP, "http.spt"),
+        "proxy" => (STACK, "stack.spt"),
         "connections" => (ECHO, "echo.spt"),
         _ => (FIREWALL, "firewall.spt"),
     };

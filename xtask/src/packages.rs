@@ -208,7 +208,7 @@ pub fn of_benchmark(benchmark: &str) -> &'static [Tool] {
     match benchmark {
         "rules" => ORACLE,
         "service" | "loss" => IPERF3,
-        "http" => HTTP,
+        "http" | "proxy" => HTTP,
         "driver" => COUNT,
         "hvt" | "hosts" | "matrix" => LAB,
         _ => &[],
@@ -700,7 +700,7 @@ mod tests {
 
     #[test]
     fn a_benchmark_without_its_programs_is_no_success() {
-        for benchmark in ["rules", "service", "loss", "http", "driver"] {
+        for benchmark in ["rules", "service", "loss", "http", "proxy", "driver"] {
             let tools = of_benchmark(benchmark);
             assert!(!tools.is_empty() && tools.iter().all(|tool| tool.required));
         }

@@ -7,6 +7,7 @@ use crate::plan::Plan;
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::{SERVER, Served};
 use crate::turn::Error;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,13 +21,13 @@ use testbed::{contender, segment::Segment};
 const OURS: &str = "outboard";
 const NGINX: &str = "nginx";
 const CONTENDERS: [&str; 2] = [OURS, NGINX];
-const PORT: u16 = 80;
+pub(crate) const PORT: u16 = 80;
 /// 1 KiB, of the folder that is part of the image.
-const FILE: &str = "1k";
+pub(crate) const FILE: &str = "1k";
 /// Connections of the client at a time.
 const CONNECTIONS: u32 = 64;
 /// What ends a connection after each request.
-const CLOSE: &str = "Connection: close";
+pub(crate) const CLOSE: &str = "Connection: close";
 /// Guest memory.
 const MEMORY: &str = "--mem=128";
 /// Settings of the client's network: each connection takes a port, and there are no more than these
@@ -144,14 +145,15 @@ fn take(
     Ok(())
 }
 
-/// What wrk reached, and CPU time of the machine.
-fn load(
+/// What wrk reached with this file, and CPU time of the machine.
+pub(crate) fn load_of(
     client: &Segment,
     folder: &Path,
+    file: &str,
     header: Option<&str>,
     time: Duration,
 ) -> io::Result<(Load, Duration)> {
-    let url = format!("http://{SERVER}:{PORT}/{FILE}");
+    let url = format!("http://{SERVER}:{PORT}/{file}");
     let mut wrk = wrk::client(&url, CONNECTIONS, time, &folder.join(SCRIPT));
     wrk.args(header.iter().flat_map(|header| ["--header", header]));
     let before = meter::machine()?;
@@ -164,7 +166,16 @@ fn load(
     }
 }
 
-fn spread_ports(client: &Segment) -> io::Result<()> {
+fn load(
+    client: &Segment,
+    folder: &Path,
+    header: Option<&str>,
+    time: Duration,
+) -> io::Result<(Load, Duration)> {
+    load_of(client, folder, FILE, header, time)
+}
+
+pub(crate) fn spread_ports(client: &Segment) -> io::Result<()> {
     client.run(|| {
         PORTS
             .iter()
@@ -195,7 +206,7 @@ http {{
     )
 }
 
-fn prepare(folder: &Path) -> io::Result<()> {
+pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)?;
     fs::create_dir(folder.join("www"))?;
     fs::write(folder.join("www").join(FILE), [b'.'; 1024])?;
@@ -203,12 +214,18 @@ fn prepare(folder: &Path) -> io::Result<()> {
     fs::write(folder.join(CONFIGURATION), configuration())
 }
 
+/// nginx and its arguments.
+pub(crate) fn words(folder: &Path) -> [OsString; 7] {
+    let configuration = folder.join(CONFIGURATION).into_os_string();
+    let [p, c, e] = ["-p", "-c", "-e"].map(OsString::from);
+    let (folder, errors) = (folder.as_os_str().to_owned(), "stderr".into());
+    [NGINX.into(), p, folder, c, configuration, e, errors]
+}
+
 fn nginx(folder: &Path) -> Result<Served, contender::Error> {
     let mut served = Served::linux()?;
     let mut nginx = Command::new(NGINX);
-    nginx.arg("-p").arg(folder);
-    nginx.arg("-c").arg(folder.join(CONFIGURATION));
-    nginx.args(["-e", "stderr"]).stdin(Stdio::null());
+    nginx.args(&words(folder)[1..]).stdin(Stdio::null());
     let started = match &served.server {
         Some(segment) => segment.run(|| nginx.spawn()),
         None => nginx.spawn(),

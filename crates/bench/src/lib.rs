@@ -45,6 +45,7 @@ pub mod placement;
 pub mod plan;
 pub mod plot;
 pub mod promises;
+pub mod proxied;
 pub mod report;
 pub mod rules;
 pub mod samples;

@@ -16,7 +16,8 @@ use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
 use bench::{
-    connections, driver, fairness, hosts, loss, matrix, nic, promises, service, split, turn,
+    connections, driver, fairness, hosts, loss, matrix, nic, promises, proxied, service, split,
+    turn,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
@@ -53,6 +54,8 @@ enum Command {
     Service(Service),
     /// Measure files over HTTP of an image beside nginx
     Http(Measured),
+    /// Measure nginx, as it is, on the sockets of a stack in an image, beside the host's
+    Proxy(Measured),
     /// Measure TCP of an image beside Linux's on a wire that loses frames
     Loss(Measured),
     /// Measure many connections to an image beside Linux's
@@ -307,6 +310,7 @@ fn main() -> ExitCode {
         Command::Split(arguments) => split(&arguments),
         Command::Service(arguments) => service(&arguments),
         Command::Http(arguments) => http(&arguments),
+        Command::Proxy(arguments) => proxy(&arguments),
         Command::Loss(arguments) => loss(&arguments),
         Command::Connections(arguments) => connections(&arguments),
         Command::Fairness(arguments) => fairness(&arguments),
@@ -496,6 +500,30 @@ fn http(arguments: &Measured) -> Result<(), Box<dyn Error>> {
     };
     let folder = std::env::temp_dir().join(format!("outboard-bench-{}", process::id()));
     let result = arguments.report(&subject, || http::measure(&plan, &programs, &folder, &say));
+    std::fs::remove_dir_all(&folder)?;
+    result
+}
+
+fn proxy(arguments: &Measured) -> Result<(), Box<dyn Error>> {
+    let plans = [http::QUICK, http::FULL];
+    let plan = arguments.plan(plans, |plan| &mut plan.rounds);
+    let subject = Subject {
+        title: "nginx on a stack's sockets, beside the host's",
+        benchmark: "proxy",
+        rounds: plan.rounds,
+        measures: &proxied::ALL,
+        plots: &proxied::PLOTTED,
+        promises: &proxied::PROMISES,
+    };
+    let programs = proxied::Programs {
+        outboard: arguments.tender.with_file_name(MONITOR),
+        tender: arguments.tender.clone(),
+        image: arguments.image.clone(),
+    };
+    let folder = std::env::temp_dir().join(format!("outboard-bench-{}", process::id()));
+    let result = arguments.report(&subject, || {
+        proxied::measure(&plan, &programs, &folder, &say)
+    });
     std::fs::remove_dir_all(&folder)?;
     result
 }

@@ -1,0 +1,214 @@
+//! nginx as it is, on three kinds of sockets, with wrk as its client.
+//!
+//! ```text
+//!   outboard     wrk - Linux === tap  - the stack's image - link - outboard proxy - nginx
+//!   the host's   wrk - Linux === veth - Linux - outboard proxy --net=host - nginx
+//!   alone        wrk - Linux === veth - Linux - nginx
+//! ```
+//!
+//! The second is what a relay from sockets of unix(7) to the host's TCP does. CPU time is that of the
+//! whole machine, the client's included.
+
+use crate::http::{CLOSE, FILE, PORT, load_of, prepare, spread_ports, words};
+use crate::plan::Plan;
+use crate::samples::{Bound, Measure, Promise, Samples};
+use crate::served::{CLIENT, INTERFACE, Served, at};
+use crate::turn::Error;
+use linux::link::{self, Side};
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{fs, io};
+use testbed::contender::{self, Port, Process};
+use testbed::segment::Segment;
+use testbed::stats::turns;
+use testbed::traffic::Window;
+
+const OURS: &str = "outboard";
+const HOSTS: &str = "the host's";
+const ALONE: &str = "alone";
+const CONTENDERS: [&str; 3] = [OURS, HOSTS, ALONE];
+/// A file of 1 MiB.
+const LARGE: &str = "1m";
+const LARGE_BYTES: usize = 1 << 20;
+/// Slots of each end of the link, as manifests have them that say nothing.
+const SLOTS: usize = image::manifest::SLOTS as usize;
+/// Guest memory.
+const MEMORY: &str = "--mem=128";
+
+const REQUESTS: Measure = Measure::new("requests", "/s");
+const P99: Measure = Measure::new("requests: p99", "us");
+const CPU: Measure = Measure::new("requests: CPU", "s/million");
+const BULK: Measure = Measure::new("1 MiB", "MB/s");
+const BULK_CPU: Measure = Measure::new("1 MiB: CPU", "s/GB");
+const CONNECTED: Measure = Measure::new("connections", "/s");
+const FAILED: Measure = Measure::new("failed", "requests");
+
+/// What is measured, in the order of the report.
+pub const ALL: [Measure; 7] = [REQUESTS, P99, CPU, BULK, BULK_CPU, CONNECTED, FAILED];
+/// What is drawn.
+pub const PLOTTED: [(&str, Measure); 3] = [
+    ("requests", REQUESTS),
+    ("bulk", BULK),
+    ("connections", CONNECTED),
+];
+/// What was promised.
+pub const PROMISES: [Promise; 4] = [
+    promise(REQUESTS, Some(HOSTS), Bound::AtLeast(0.9)),
+    promise(P99, Some(HOSTS), Bound::AtMost(1.5)),
+    promise(BULK, Some(ALONE), Bound::AtLeast(0.8)),
+    promise(FAILED, None, Bound::AtMost(0.0)),
+];
+
+const fn promise(measure: Measure, baseline: Option<&'static str>, bound: Bound) -> Promise {
+    Promise {
+        measure,
+        contender: OURS,
+        baseline,
+        bound,
+    }
+}
+
+/// What is started.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `outboard`.
+    pub outboard: PathBuf,
+    /// `outboard-tender`.
+    pub tender: PathBuf,
+    /// The image `stack` for spt.
+    pub image: PathBuf,
+}
+
+/// nginx, and what is between it and the client.
+struct Running {
+    /// Ends first.
+    _nginx: Process,
+    served: Served,
+}
+
+/// Takes all measurements, `say`ing how far it is. `folder` is for files of nginx and wrk; it must
+/// not exist.
+///
+/// # Errors
+/// The first thing that failed.
+pub fn measure(
+    plan: &Plan,
+    programs: &Programs,
+    folder: &Path,
+    say: &dyn Fn(&str),
+) -> Result<Samples, Error> {
+    let large = folder.join("www").join(LARGE);
+    prepare(folder)
+        .and_then(|()| fs::write(large, vec![b'.'; LARGE_BYTES]))
+        .map_err(|error| Error::File(folder.to_owned(), error))?;
+    let mut samples = Samples::default();
+    for (round, index) in turns(CONTENDERS.len(), plan.rounds) {
+        let name = CONTENDERS[index];
+        say(&format!("round {} of {}: {name}", round + 1, plan.rounds));
+        let running = match name {
+            OURS => on_stack(programs, folder),
+            HOSTS => behind_cable(&programs.outboard, &["proxy", "--net=host", "--"], folder),
+            _ => behind_cable(Path::new("/usr/bin/env"), &[], folder),
+        };
+        let running = running.map_err(|error| Error::Contender(name, error))?;
+        take(
+            &running.served,
+            plan.window,
+            folder,
+            &mut |measure, value| {
+                samples.add(measure, name, round, value);
+            },
+        )
+        .map_err(|error| Error::Measure(name, REQUESTS, error))?;
+    }
+    Ok(samples)
+}
+
+/// One turn: each load is run for nothing before it counts.
+fn take(
+    served: &Served,
+    window: Window,
+    folder: &Path,
+    add: &mut dyn FnMut(Measure, f64),
+) -> io::Result<()> {
+    served.listens(PORT)?;
+    spread_ports(&served.client)?;
+    let run = |file, header| {
+        load_of(&served.client, folder, file, header, window.warm_up)?;
+        load_of(&served.client, folder, file, header, window.measured)
+    };
+    let (kept, cpu) = run(FILE, None)?;
+    add(REQUESTS, kept.requests_per_second());
+    add(P99, kept.p99.as_secs_f64() * 1e6);
+    add(CPU, cpu.as_secs_f64() * 1e6 / kept.requests as f64);
+    let (large, cpu) = run(LARGE, None)?;
+    let megabytes = LARGE_BYTES as f64 / 1e6;
+    add(BULK, large.requests_per_second() * megabytes);
+    let gigabytes = large.requests as f64 * megabytes / 1e3;
+    add(BULK_CPU, cpu.as_secs_f64() / gigabytes);
+    let (closed, _) = run(FILE, Some(CLOSE))?;
+    add(CONNECTED, closed.requests_per_second());
+    let failed = kept.failed + large.failed + closed.failed;
+    add(FAILED, failed as f64);
+    Ok(())
+}
+
+/// nginx on the sockets of a stack in an image, which is jailed.
+fn on_stack(programs: &Programs, folder: &Path) -> Result<Running, contender::Error> {
+    let client = Segment::new()?;
+    let tap = client.tap(INTERFACE, true, at(CLIENT))?;
+    let io = |error: io::Error| contender::Error::Spawn(programs.outboard.clone(), error);
+    let [theirs, ours] = link::make([SLOTS; 2]).map_err(io)?;
+    inherit(&theirs).and_then(|()| inherit(&ours)).map_err(io)?;
+    let link = format!("--link:app={}", theirs.value());
+    let options = ["--host=spt", MEMORY, &link];
+    let port = Port::tap(tap);
+    let process = crate::served::start(&programs.tender, &programs.image, &port, &options, &[])?;
+    let nginx = Command::new(&programs.outboard)
+        .arg("proxy")
+        .arg(format!("--link={}", ours.value()))
+        .arg("--")
+        .args(words(folder))
+        .stdin(Stdio::null())
+        .spawn();
+    Ok(Running {
+        _nginx: nginx.map_err(io)?.into(),
+        served: Served {
+            process: Some(process),
+            nic: None,
+            client,
+            server: None,
+        },
+    })
+}
+
+/// Has programs that are started have this end.
+fn inherit(side: &Side) -> io::Result<()> {
+    let all: [&OwnedFd; 4] = [&side.own, &side.peer, &side.bell, &side.peer_bell];
+    for descriptor in all {
+        fcntl_setfd(descriptor, FdFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// nginx behind a cable, started by `program` with these words in front of its own.
+fn behind_cable(
+    program: &Path,
+    front: &[&str],
+    folder: &Path,
+) -> Result<Running, contender::Error> {
+    let served = Served::linux()?;
+    let mut nginx = Command::new(program);
+    nginx.args(front).args(words(folder)).stdin(Stdio::null());
+    let started = match &served.server {
+        Some(segment) => segment.run(|| nginx.spawn()),
+        None => nginx.spawn(),
+    };
+    let failed = |error| contender::Error::Spawn(program.to_owned(), error);
+    Ok(Running {
+        _nginx: started.map_err(failed)?.into(),
+        served,
+    })
+}
