@@ -11,15 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DEMO_HELP: &str = "\
-Usage: cargo xtask demo [firewall | nic | http | restart | router | files] [--yes] [ARGUMENT...]
+Usage: cargo xtask demo [WHAT] [--yes] [ARGUMENT...]
        cargo xtask demo --record
+
+WHAT: firewall | nic | http | restart | router | program | files
 
 Builds outboard and its tender, and runs `outboard demo firewall ARGUMENT...`, which builds the
 firewall and puts it between two private network segments. Needs no root where unprivileged user
 namespaces work, and leaves nothing behind. With `nic` the firewall's ports are network cards in
 software, which it drives itself. `http` shows a web server that is an image. `restart` kills three
 images in turn, and shows what that costs. `router` shows a home gateway between stock programs
-(needs dnsmasq, busybox, curl and iperf3). `files` shows disks of stock programs that an image
+(needs dnsmasq, busybox, curl and iperf3). `program` shows nginx as it is, on a stack of its own
+behind a firewall (needs nginx). `files` shows disks of stock programs that an image
 serves, and disks that an image writes (needs e2fsprogs, dosfstools, mtools and xorriso).
 
   --yes      install missing Debian packages without asking (as CI=true does)
@@ -64,7 +67,9 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
 ";
 
 /// What can be shown; the first one if nobody asks for another.
-const DEMONSTRATIONS: [&str; 6] = ["firewall", "nic", "http", "restart", "router", "files"];
+const DEMONSTRATIONS: [&str; 7] = [
+    "firewall", "nic", "http", "restart", "router", "program", "files",
+];
 
 /// The benchmarks between two segments.
 const BENCHMARKS: [&str; 9] = [

@@ -152,15 +152,12 @@ fn site() -> Result<TemporaryFolder, Failed> {
         .map(|path| format!("{path}_temp_path {folder}/{path};\n"))
         .collect();
     let text = format!(
-        "daemon off; worker_processes 2; pid {folder}/pid; error_log stderr;\n\
+        "user root root; daemon off; worker_processes 2; pid {folder}/pid; error_log stderr;\n\
          events {{ worker_connections 512; }}\n\
          http {{ access_log off; sendfile on; {paths}\n\
          server {{ listen 80 reuseport; listen [::]:80 reuseport; root {folder}; }} }}\n"
     );
     fs::write(site.path.join("nginx.conf"), text)?;
-    // Workers are nobody where the master is root.
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&site.path, mode)?;
     Ok(site)
 }
 

@@ -8,6 +8,7 @@ mod firewall;
 mod http;
 mod keep;
 mod observed;
+mod program;
 mod report;
 mod restart;
 mod router;
@@ -62,6 +63,14 @@ enum Demo {
     /// and the router is killed. Needs no root where unprivileged user namespaces work, and leaves
     /// nothing behind. The exit status is 0 if all was as expected, and nothing was lost.
     Router(router::Options),
+    /// nginx as it is, behind a firewall, on a stack of its own: each is killed in turn
+    ///
+    /// Makes a private network, and starts three components with `outboard up`: a firewall, a stack,
+    /// and the nginx that this host has installed, whose sockets are the stack's and which has no
+    /// other network. Clients ask for a page while each is killed. Needs no root where unprivileged
+    /// user namespaces work, and leaves nothing behind. The exit status is 0 if no request failed
+    /// while the firewall was killed, all was answered again, and no byte was wrong.
+    Program(program::Options),
     /// Disks of stock programs, served by an image, and disks that an image has written
     ///
     /// Makes disks of ext4, FAT32 and ISO 9660 with mke2fs, mtools and xorriso, and asks the image
@@ -83,6 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         Demo::Http(options) => http::run(options),
         Demo::Restart(options) => restart::run(options),
         Demo::Router(options) => router::run(options),
+        Demo::Program(options) => program::run(options),
         Demo::Files(options) => files::run(options),
     }
 }
