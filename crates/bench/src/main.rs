@@ -515,11 +515,7 @@ fn proxy(arguments: &Measured) -> Result<(), Box<dyn Error>> {
         plots: &proxied::PLOTTED,
         promises: &proxied::PROMISES,
     };
-    let programs = proxied::Programs {
-        outboard: arguments.tender.with_file_name(MONITOR),
-        tender: arguments.tender.clone(),
-        image: arguments.image.clone(),
-    };
+    let programs = proxied::Programs::beside(&arguments.tender, &arguments.image);
     let folder = std::env::temp_dir().join(format!("outboard-bench-{}", process::id()));
     let result = arguments.report(&subject, || {
         proxied::measure(&plan, &programs, &folder, &say)

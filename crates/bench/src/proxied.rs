@@ -6,8 +6,8 @@
 //!   alone        wrk - Linux === veth - Linux - nginx
 //! ```
 //!
-//! The second is what a relay from sockets of unix(7) to the host's TCP does. CPU time is that of the
-//! whole machine, the client's included.
+//! The second is what a relay from sockets of unix(7) to the host's TCP does. CPU time is that of
+//! the whole machine, the client's included.
 
 use crate::http::{CLOSE, FILE, PORT, load_of, prepare, spread_ports, words};
 use crate::plan::Plan;
@@ -20,7 +20,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
-use testbed::contender::{self, Port, Process};
+use testbed::contender::{self, MONITOR, Port, Process};
 use testbed::segment::Segment;
 use testbed::stats::turns;
 use testbed::traffic::Window;
@@ -79,6 +79,17 @@ pub struct Programs {
     pub tender: PathBuf,
     /// The image `stack` for spt.
     pub image: PathBuf,
+}
+
+impl Programs {
+    /// This tender with `outboard` beside it, and this image.
+    pub fn beside(tender: &Path, image: &Path) -> Self {
+        Self {
+            outboard: tender.with_file_name(MONITOR),
+            tender: tender.to_owned(),
+            image: image.to_owned(),
+        }
+    }
 }
 
 /// nginx, and what is between it and the client.

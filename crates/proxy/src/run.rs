@@ -102,10 +102,8 @@ pub fn run<S: Sockets + 'static>(
     let spawner = executor.spawner();
     let house = House::new(net, listener, reactor.clone(), spawner, clock.clone());
     let house = house.map_err(step("sockets"))?;
-    for (descriptor, data) in [(house.listener(), CALLS), (signals.as_fd(), SIGNALS)] {
-        let data = EventData::new_u64(data);
-        epoll::add(reactor.epoll(), descriptor, data, EventFlags::IN).map_err(step("epoll"))?;
-    }
+    watch(&reactor, house.listener(), CALLS).map_err(step("epoll"))?;
+    watch(&reactor, signals.as_fd(), SIGNALS).map_err(step("epoll"))?;
     executor.spawner().spawn(house.clone().look_after());
     if below.jailed() {
         jail::close().map_err(Reason::Jail)?;
@@ -132,8 +130,7 @@ pub fn run<S: Sockets + 'static>(
             receive,
             flush,
         );
-        let deadlines = clock.deadline().into_iter().chain([below.deadline()]);
-        let until = sleep_until(idle, deadlines);
+        let until = sleep_until(idle, clock.deadline().into_iter().chain([below.deadline()]));
         let waited = below.wait(reactor.epoll(), until, &mut events);
         waited.map_err(|error| Reason::System("epoll", error))?;
         reactor.dispatch(&events);
@@ -154,6 +151,12 @@ pub fn run<S: Sockets + 'static>(
             }
         }
     }
+}
+
+/// Has the set say `data` while this descriptor is ready.
+fn watch(reactor: &Reactor, descriptor: BorrowedFd<'_>, data: u64) -> Result<(), Errno> {
+    let data = EventData::new_u64(data);
+    epoll::add(reactor.epoll(), descriptor, data, EventFlags::IN)
 }
 
 /// Answers the calls that wait.

@@ -61,6 +61,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
             "demo::disks are served and written".into(),
             || files(images),
         ),
+        network.trial_unless(
+            programs::missing(&["nginx"]),
+            "demo::a stock program is behind a firewall".into(),
+            || stock_program(&mut program(images)),
+        ),
         network.trial("demo::SIGKILL leaves nothing behind".into(), || {
             killed(images)
         }),
@@ -73,6 +78,9 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = "demo::a home gateway for an ordinary user".into();
         let missing = missing.or(programs::missing(&HOME));
         trials.push(network.trial_unless(missing, name, || ordinary_gateway(images)));
+        let name = "demo::a stock program for an ordinary user".into();
+        let missing = Settings::read().remedy().or(programs::missing(&["nginx"]));
+        trials.push(network.trial_unless(missing, name, || ordinary_program(images)));
     }
     trials
 }
@@ -103,6 +111,46 @@ fn files(images: &Images) -> Result<(), Failed> {
     let all = checks.len() == 9 && checks.iter().all(|check| check["held"] == true);
     all.then_some(())
         .ok_or_else(|| format!("not all held: {value}").into())
+}
+
+fn program(images: &Images) -> Command {
+    let mut demo = Command::new(images.program("outboard"));
+    demo.args(["demo", "program", "--kills=1", "--json"]);
+    let image = images.appliance("stack", "-link");
+    let folder = image.parent().unwrap_or(Path::new("."));
+    demo.arg(format!("--images={}", folder.display()));
+    demo
+}
+
+/// No request fails by the firewall's end, and whoever else is killed is there again.
+fn stock_program(demo: &mut Command) -> Result<(), Failed> {
+    let ended = run(demo)?;
+    let value: serde_json::Value = serde_json::from_str(&ended.expect_status(0)?.stdout)?;
+    let components = value["components"].as_array().ok_or("no components")?;
+    let answered = |row: &serde_json::Value| row["answered"].as_u64() > Some(0);
+    let all = components.len() == 3
+        && components.iter().all(answered)
+        && components[0]["failed"] == 0
+        && value["closed_is_closed"] == true;
+    all.then_some(())
+        .ok_or_else(|| format!("not all held: {value}").into())
+}
+
+fn ordinary_program(images: &Images) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("demo")?;
+    for (appliance, variant) in [("firewall", "-kept"), ("stack", "-link")] {
+        let image = images.appliance(appliance, variant);
+        let name = image.file_name().ok_or("a file has a name")?;
+        fs::copy(&image, folder.path.join(name))?;
+    }
+    let program = folder.path.join("outboard");
+    fs::copy(images.program("outboard"), &program)?;
+    let mut command = user::ordinary(&folder.path)?;
+    command
+        .arg(program)
+        .args(["demo", "program", "--kills=1", "--json"])
+        .arg(format!("--images={}", folder.path.display()));
+    stock_program(&mut command)
 }
 
 fn restart(images: &Images) -> Command {

@@ -65,11 +65,11 @@ enum Demo {
     Router(router::Options),
     /// nginx as it is, behind a firewall, on a stack of its own: each is killed in turn
     ///
-    /// Makes a private network, and starts three components with `outboard up`: a firewall, a stack,
-    /// and the nginx that this host has installed, whose sockets are the stack's and which has no
-    /// other network. Clients ask for a page while each is killed. Needs no root where unprivileged
-    /// user namespaces work, and leaves nothing behind. The exit status is 0 if no request failed
-    /// while the firewall was killed, all was answered again, and no byte was wrong.
+    /// Makes a private network, and starts three components with `outboard up`: a firewall, a
+    /// stack, and the nginx that this host has installed, whose sockets are the stack's and which
+    /// has no other network. Clients ask for a page while each is killed. Needs no root where
+    /// unprivileged user namespaces work, and leaves nothing behind. The exit status is 0 if no
+    /// request failed while the firewall was killed, all was answered again, and no byte was wrong.
     Program(program::Options),
     /// Disks of stock programs, served by an image, and disks that an image has written
     ///

@@ -159,8 +159,9 @@ fn start(firewall: &Path, stack: &Path) -> Result<System, Error> {
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let temporary = temporary.map(|name| format!("{name}_temp_path {path}/{name};"));
     let nginx = format!(
-        "user root root; daemon off; worker_processes 2; pid {path}/pid; error_log stderr crit;\nevents {{ \
-         worker_connections 256; }}\nhttp {{ access_log off; keepalive_requests 1000000; {}\n\
+        "user root root; daemon off; worker_processes 2; pid {path}/pid;\n\
+         error_log stderr crit; events {{ worker_connections 256; }}\n\
+         http {{ access_log off; keepalive_requests 1000000; {}\n\
          server {{ listen {PORT} reuseport; listen {CLOSED}; root {path}/pages; }} }}\n",
         temporary.concat()
     );
