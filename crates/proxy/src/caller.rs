@@ -70,17 +70,25 @@ impl Caller {
         });
     }
 
-    /// Has the kernel say that a signal came first.
-    pub fn interrupt(&self) {
-        self.answer(Answer::Error(RESTART));
+    /// Says that a signal came first. Where it is certain that this thread gets it, the kernel
+    /// begins the call anew if the signal's handler wants that.
+    pub fn interrupt(&self, signal: Pending) {
+        self.answer(Answer::Error(match signal {
+            Pending::Here => RESTART,
+            Pending::Somewhere => Errno::INTR.raw_os_error(),
+        }));
     }
 
-    /// Answers the call with a descriptor; `false` if nobody waits for it any more, and the error
-    /// if the caller cannot have it.
+    /// Answers the call with a descriptor; its number there, or `None` if nobody waits for it any
+    /// more.
     ///
     /// # Errors
     /// `EMFILE` if the caller has as many as it may.
-    pub fn give(&self, descriptor: BorrowedFd<'_>, close_on_exec: bool) -> Result<bool, Errno> {
+    pub fn give(
+        &self,
+        descriptor: BorrowedFd<'_>,
+        close_on_exec: bool,
+    ) -> Result<Option<i32>, Errno> {
         let given = Given {
             descriptor,
             number: None,
@@ -88,8 +96,8 @@ impl Caller {
             answers: true,
         };
         match notify::give(self.descriptor(), self.call.id, given).map_err(number) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT) => Ok(false),
+            Ok(number) => Ok(Some(number)),
+            Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
     }
@@ -110,7 +118,10 @@ impl Caller {
         if place.is_empty() {
             return Ok(());
         }
-        match notify::read_memory(self.call.thread, address, place) {
+        let read = notify::read_memory(self.call.thread, address, place);
+        // Its number may be another process's by now, whose memory that was: seccomp_unotify(2).
+        match read {
+            _ if !self.waits() => Err(Errno::NOENT),
             Ok(count) if count == place.len() => Ok(()),
             _ => Err(Errno::FAULT),
         }
@@ -179,9 +190,11 @@ impl Caller {
 
     /// Whether a signal waits for the thread that it does not hold back: who waits is to be
     /// interrupted then (signal(7)).
-    pub fn has_signal(&self) -> bool {
+    pub fn signal(&self) -> Option<Pending> {
         let path = format!("/proc/{}/status", self.call.thread.as_raw_pid());
-        fs::read_to_string(path).is_ok_and(|status| has_signal(&status))
+        fs::read_to_string(path)
+            .ok()
+            .and_then(|status| pending(&status))
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
@@ -189,15 +202,30 @@ impl Caller {
     }
 }
 
-/// Whether a signal is pending and not blocked, in the text of proc_pid_status(5).
-fn has_signal(status: &str) -> bool {
+/// A signal that waits, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pending {
+    /// This thread.
+    Here,
+    /// Some thread of this process's.
+    Somewhere,
+}
+
+/// The signal that is pending and not blocked, in the text of proc_pid_status(5).
+fn pending(status: &str) -> Option<Pending> {
     let set = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         let digits = line.map(|line| line.trim_start_matches(':').trim());
         digits.and_then(|digits| u64::from_str_radix(digits, 16).ok())
     };
     let [thread, process, blocked] = ["SigPnd", "ShdPnd", "SigBlk"].map(set);
-    (thread.unwrap_or(0) | process.unwrap_or(0)) & !blocked.unwrap_or(0) != 0
+    let taken = !blocked.unwrap_or(0);
+    let is_alone = status.lines().any(|line| line == "Threads:\t1");
+    match (thread.unwrap_or(0) & taken, process.unwrap_or(0) & taken) {
+        (0, 0) => None,
+        (0, _) if !is_alone => Some(Pending::Somewhere),
+        _ => Some(Pending::Here),
+    }
 }
 
 /// A duplicate of a descriptor of this thread's.
@@ -238,14 +266,21 @@ mod tests {
     fn a_signal_counts_unless_it_is_held_back() {
         let status = |thread: u64, process: u64, blocked: u64| {
             format!(
-                "Name:\tx\nSigQ:\t1/2\nSigPnd:\t{thread:016x}\nShdPnd:\t{process:016x}\n\
+                "Name:\tx\nThreads:\t1\nSigQ:\t1/2\nSigPnd:\t{thread:016x}\nShdPnd:\t{process:016x}\n\
                  SigBlk:\t{blocked:016x}\nSigIgn:\t0\n"
             )
         };
-        assert!(!has_signal(&status(0, 0, 0)));
-        assert!(has_signal(&status(2, 0, 0)));
-        assert!(has_signal(&status(0, 0x4000, 2)));
-        assert!(!has_signal(&status(2, 0x4000, 0x4002)));
-        assert!(!has_signal(""));
+        let here = Some(Pending::Here);
+        assert_eq!(pending(&status(0, 0, 0)), None);
+        assert_eq!(pending(&status(2, 0, 0)), here);
+        assert_eq!(pending(&status(0, 0x4000, 2)), here);
+        assert_eq!(pending(&status(2, 0x4000, 0x4002)), None);
+        let several = |text: String| text.replace("Threads:\t1\n", "Threads:\t12\n");
+        assert_eq!(
+            pending(&several(status(0, 0x4000, 2))),
+            Some(Pending::Somewhere)
+        );
+        assert_eq!(pending(&several(status(2, 0x4000, 0))), here);
+        assert_eq!(pending(""), None);
     }
 }

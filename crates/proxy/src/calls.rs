@@ -10,12 +10,12 @@ use crate::filter::number;
 use crate::house::{Found, House, Refused};
 use crate::message;
 use crate::option::{self, Effect, Shown, Transport};
-use crate::socket::{Socket, State};
+use crate::socket::{Place, Socket, State};
 use crate::{stream, unix};
 use net::socket::Sockets;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_error;
+use rustix::net::sockopt::{Timeout, socket_error};
 use rustix::net::{SocketFlags, listen};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -45,8 +45,10 @@ pub fn answer<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller) {
         }
         _ => {}
     }
-    let Some(found) = house.find(&caller, caller.int(0)) else {
-        return house.pass_on(&caller);
+    let found = match house.find(&caller, caller.int(0)) {
+        Ok(Some(found)) => found,
+        Ok(None) => return house.pass_on(&caller),
+        Err(errno) => return caller.finish(Err(errno)),
     };
     let socket = &found.socket;
     match call {
@@ -78,8 +80,12 @@ fn make<S: Sockets + 'static>(house: &Rc<House<S>>, caller: &Caller) {
         let does_not_block = flags.contains(SocketFlags::NONBLOCK);
         let found = house.make(family, transport, does_not_block)?;
         let given = caller.give(found.program.as_fd(), flags.contains(SocketFlags::CLOEXEC));
-        if given != Ok(true) {
-            house.forget(&found.socket);
+        match given {
+            Ok(Some(descriptor)) => found.socket.place.set(Some(Place {
+                thread: caller.thread(),
+                descriptor,
+            })),
+            _ => house.forget(&found.socket),
         }
         given
     });
@@ -127,7 +133,7 @@ fn bind<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Found
         return caller.finish(bound.map(|_| 0));
     }
     let house = house.clone();
-    house.clone().hold(caller, async move {
+    house.clone().hold_firmly(caller, async move {
         let opened = house.datagrams(&socket).await;
         opened.inspect_err(|_| socket.local.set(None)).map(|_| 0)
     });
@@ -163,7 +169,7 @@ fn start_listening<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, f
     // Linux has room for one more.
     let count = backlog.unsigned_abs() as usize + 1;
     let listening = house.clone().listen(socket, local, count);
-    house.hold(caller, async move { listening.await.map(|()| 0) });
+    house.hold_firmly(caller, async move { listening.await.map(|()| 0) });
 }
 
 /// connect(2)
@@ -219,7 +225,9 @@ async fn open_and_wait<S: Sockets + 'static>(
     let Found { socket, program } = found;
     // Whoever is interrupted finds it as it was.
     let undo = Undo(&socket);
-    let stream = house.net.connect(peer).await.map_err(error::number)?;
+    let opened = async { house.net.connect(peer).await.map_err(error::number) };
+    let opened = house.within(&program, Timeout::Send, Errno::INPROGRESS, opened);
+    let stream = opened.await?;
     let ours = house.meeting.join(&program, socket.id)?;
     socket.state.set(State::Connected { told: true });
     drop(undo);
@@ -296,6 +304,7 @@ fn accept<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Fou
                     }
                     done => Poll::Ready(done),
                 });
+                let next = task.within(&found.program, Timeout::Recv, Errno::AGAIN, next);
                 match next.await {
                     Ok(next) => hand_over(&task, &of, &found.socket, next, flags),
                     Err(errno) => return Some(Err(errno)),
@@ -325,26 +334,40 @@ fn hand_over<S: Sockets + 'static>(
     flags: SocketFlags,
 ) {
     let (at, len_at) = (caller.argument(1), caller.argument(2));
+    let socket = unix::peer(&next, unix::End::Ours);
+    let socket = socket.and_then(|id| house.table.borrow().get(id));
     if at != 0 {
-        let socket = unix::peer(&next, unix::End::Ours);
-        let socket = socket.and_then(|id| house.table.borrow().get(id));
-        let peer = socket.and_then(|socket| socket.peer.get());
+        let peer = socket.as_ref().and_then(|socket| socket.peer.get());
         let peer = peer.unwrap_or(SocketAddr::new(listener.family.any(), 0));
         match caller.show(listener.family, peer, at, len_at) {
             // As Linux does: it is lost.
             Err(errno @ (Errno::FAULT | Errno::INVAL)) => return caller.finish(Err(errno)),
-            Err(_) => return listener.returned.borrow_mut().push_back(next),
+            Err(_) => return give_back(listener, next),
             Ok(()) => {}
         }
     }
     match caller.give(next.as_fd(), flags.contains(SocketFlags::CLOEXEC)) {
-        Ok(true) => {}
-        Ok(false) => listener.returned.borrow_mut().push_back(next),
+        Ok(Some(descriptor)) => {
+            if let Some(socket) = socket {
+                socket.place.set(Some(Place {
+                    thread: caller.thread(),
+                    descriptor,
+                }));
+            }
+        }
+        Ok(None) => give_back(listener, next),
         Err(errno) => {
-            listener.returned.borrow_mut().push_back(next);
+            give_back(listener, next);
             caller.finish(Err(errno));
         }
     }
+}
+
+/// Keeps a connection for whoever accepts next: its own caller did not wait any more, or could have
+/// no descriptor.
+fn give_back(listener: &Socket, next: OwnedFd) {
+    listener.returned.borrow_mut().push_front(next);
+    listener.arrived();
 }
 
 /// getsockname(2)
@@ -373,7 +396,12 @@ fn set_option<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found:
         let bytes = &mut bytes[..len.min(option::BYTES_MAX)];
         caller.read(caller.argument(3), bytes)?;
         let mut options = socket.options.borrow_mut();
-        options.set(socket.transport, caller.int(1), caller.int(2), bytes)
+        options.set(
+            (socket.family, socket.transport),
+            caller.int(1),
+            caller.int(2),
+            bytes,
+        )
     };
     let effect = match set() {
         Ok(effect) => effect,

@@ -240,6 +240,9 @@ impl<S: Sockets + 'static> House<S> {
         let ended = self.datagrams.borrow_mut().remove(&socket.id);
         if let Some(ended) = ended {
             ended.end();
+            self.senders
+                .borrow_mut()
+                .retain(|(to, _), _| *to != socket.id);
         }
     }
 
@@ -263,10 +266,13 @@ impl<S: Sockets + 'static> House<S> {
                         return self.left(socket);
                     }
                 }
-                // The peer does not listen: the next ones may still come.
                 Err(error) => {
-                    socket.error.set(Some(number(error)));
-                    self.clock.sleep(FULL_PAUSE).await;
+                    let errno = number(error);
+                    socket.error.set(Some(errno));
+                    // A peer that does not listen may later.
+                    if errno != Errno::CONNREFUSED {
+                        return socket.arrived();
+                    }
                 }
             }
             socket.arrived();
@@ -277,7 +283,7 @@ impl<S: Sockets + 'static> House<S> {
     async fn send_as(&self, socket: &Socket, from: SocketAddr, bytes: &[u8]) -> Result<(), Errno> {
         let to = unix::name(End::Program, socket.id)?;
         loop {
-            let sent = self.with_sender(from, |sender| {
+            let sent = self.with_sender((socket.id, from), |sender| {
                 sendto(
                     sender,
                     bytes,
@@ -292,22 +298,22 @@ impl<S: Sockets + 'static> House<S> {
         }
     }
 
-    /// Does something with the socket that stands for a peer.
+    /// Does something with the socket that stands for a peer, for one of the program's.
     fn with_sender<T>(
         &self,
-        peer: SocketAddr,
+        of: (u64, SocketAddr),
         work: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let mut senders = self.senders.borrow_mut();
-        if let Some(sender) = senders.get(&peer) {
+        if let Some(sender) = senders.get(&of) {
             return work(sender);
         }
         if senders.len() >= SENDERS_MAX {
             senders.clear();
         }
-        let sender = unix::sender(peer)?;
+        let sender = unix::sender(of.0, of.1)?;
         let done = work(&sender);
-        senders.insert(peer, sender);
+        senders.insert(of, sender);
         done
     }
 

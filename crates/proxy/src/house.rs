@@ -1,7 +1,7 @@
 //! What answers a program: its sockets, those of the stack, and the tasks between them.
 
 use crate::address::Family;
-use crate::caller::{self, Caller};
+use crate::caller::{self, Caller, Pending};
 use crate::datagrams::Datagrams;
 use crate::option::Transport;
 use crate::port::Ports;
@@ -12,7 +12,7 @@ use linux::notify::{self, Answer, Call};
 use net::socket::Sockets;
 use net::task::{Clock, Either, Spawner, select};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_cookie;
+use rustix::net::sockopt::{Timeout, socket_cookie, socket_timeout};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -88,8 +88,8 @@ pub struct House<S: Sockets> {
     pub meeting: Meeting,
     /// Sockets for datagrams that the stack has for ours.
     pub datagrams: RefCell<HashMap<u64, Rc<Datagrams<S>>>>,
-    /// What datagrams come from, by the peer that has sent them.
-    pub senders: RefCell<HashMap<SocketAddr, OwnedFd>>,
+    /// What datagrams come from, by the socket that they are for and the peer that has sent them.
+    pub senders: RefCell<HashMap<(u64, SocketAddr), OwnedFd>>,
     pub counts: Cell<Counts>,
     /// What was refused, and how often.
     pub refused: RefCell<BTreeMap<Refused, u64>>,
@@ -214,14 +214,23 @@ impl<S: Sockets + 'static> House<S> {
     }
 
     /// The socket of ours that a caller has under this number; `None` if it is none of ours.
-    pub fn find(&self, caller: &Caller, descriptor: i32) -> Option<Found> {
-        let program = caller.duplicate(descriptor).ok()?;
-        let socket = self.known(&program)?;
+    ///
+    /// # Errors
+    /// `ENOBUFS` if we have no descriptor left to look at it.
+    pub fn find(&self, caller: &Caller, descriptor: i32) -> Result<Option<Found>, Errno> {
+        let program = match caller.duplicate(descriptor) {
+            Ok(program) => program,
+            Err(Errno::MFILE | Errno::NFILE) => return Err(Errno::NOBUFS),
+            Err(_) => return Ok(None),
+        };
+        let Some(socket) = self.known(&program) else {
+            return Ok(None);
+        };
         socket.place.set(Some(Place {
             thread: caller.thread(),
             descriptor,
         }));
-        Some(Found { socket, program })
+        Ok(Some(Found { socket, program }))
     }
 
     /// The socket of ours that this is.
@@ -262,7 +271,24 @@ impl<S: Sockets + 'static> House<S> {
         self.hold_all(caller, async move { Some(work.await) });
     }
 
-    /// The same for work that may have answered already.
+    /// The same for work that no signal interrupts, as Linux has it.
+    pub fn hold_firmly(
+        self: &Rc<Self>,
+        caller: Caller,
+        work: impl Future<Output = Result<i64, Errno>> + 'static,
+    ) {
+        if self.held.get() >= HELD_MAX {
+            return caller.finish(Err(Errno::NOBUFS));
+        }
+        self.held.set(self.held.get() + 1);
+        let house = self.clone();
+        self.spawner.spawn(async move {
+            caller.finish(work.await);
+            house.held.set(house.held.get() - 1);
+        });
+    }
+
+    /// The same as [`Self::hold`] for work that may have answered already.
     pub fn hold_all(
         self: &Rc<Self>,
         caller: Caller,
@@ -278,22 +304,22 @@ impl<S: Sockets + 'static> House<S> {
             match select(pin!(work), pin!(interrupted)).await {
                 Either::First(Some(result)) => caller.finish(result),
                 Either::First(None) => {}
-                Either::Second(true) => caller.interrupt(),
-                Either::Second(false) => {}
+                Either::Second(Some(signal)) => caller.interrupt(signal),
+                Either::Second(None) => {}
             }
             house.held.set(house.held.get() - 1);
         });
     }
 
-    /// Waits until a signal comes for who waits, or until he does not wait any more: `false` then.
-    async fn interrupted(&self, caller: &Caller) -> bool {
+    /// Waits until a signal comes for who waits, or until he does not wait any more: `None` then.
+    async fn interrupted(&self, caller: &Caller) -> Option<Pending> {
         loop {
             self.clock.sleep(SIGNAL_LOOK).await;
             if !caller.waits() {
-                return false;
+                return None;
             }
-            if caller.has_signal() {
-                return true;
+            if let Some(signal) = caller.signal() {
+                return Some(signal);
             }
         }
     }
@@ -308,6 +334,31 @@ impl<S: Sockets + 'static> House<S> {
     ) -> Result<(), Errno> {
         let ready = self.clock.timeout(STACK_PATIENCE, ready).await;
         ready.unwrap_or(Ok(())).map_err(crate::error::number)
+    }
+
+    /// Whether a connection is still served.
+    pub fn is_busy(&self) -> bool {
+        self.table.borrow().all().any(|socket| socket.is_served())
+    }
+
+    /// Does `work` for no longer than the program's socket says (`SO_RCVTIMEO`, `SO_SNDTIMEO`).
+    ///
+    /// # Errors
+    /// What `work` says, or `late` if it takes longer.
+    pub async fn within<T>(
+        &self,
+        program: &OwnedFd,
+        which: Timeout,
+        late: Errno,
+        work: impl Future<Output = Result<T, Errno>>,
+    ) -> Result<T, Errno> {
+        match socket_timeout(program, which) {
+            Ok(Some(longest)) => {
+                let done = self.clock.timeout(longest, work).await;
+                done.unwrap_or(Err(late))
+            }
+            _ => work.await,
+        }
     }
 
     /// Lets go of what nobody has any more, for ever. Connections end by themselves.

@@ -3,6 +3,8 @@
 //! A program that finds a mistake in what reads its calls has a process that moves bytes, and may
 //! read what its user may; it has no network, makes no file, and starts no program.
 
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
@@ -79,6 +81,8 @@ const MPROTECT: i64 = 10;
 /// Why there is no jail.
 #[derive(Debug)]
 pub enum Error {
+    /// Capabilities cannot be dropped.
+    Capabilities(Errno),
     /// The filter cannot be compiled.
     Compile(seccompiler::BackendError),
     /// The kernel refuses it.
@@ -88,6 +92,7 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Capabilities(why) => write!(f, "the proxy cannot drop its capabilities: {why}"),
             Self::Compile(why) => write!(f, "the proxy's jail does not compile: {why}"),
             Self::Apply(why) => write!(f, "the kernel refuses the proxy's jail: {why}"),
         }
@@ -101,6 +106,13 @@ impl std::error::Error for Error {}
 /// # Errors
 /// What the kernel says.
 pub fn close() -> Result<(), Error> {
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    // Over the program's namespace this process has all of them still, as its parent.
+    set_capabilities(None, none).map_err(Error::Capabilities)?;
     let filter = filter().map_err(Error::Compile)?;
     seccompiler::apply_filter(&filter).map_err(Error::Apply)
 }
@@ -132,7 +144,6 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::io::Errno;
     use rustix::net::{AddressFamily, SocketType, socket};
 
     #[test]

@@ -83,6 +83,10 @@ impl Below for Linked {
         self.table.borrow_mut().flush();
     }
 
+    fn has_left(&self) -> bool {
+        self.table.borrow().has_left()
+    }
+
     fn deadline(&self) -> Instant {
         self.table.borrow().deadline()
     }

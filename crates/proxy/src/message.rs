@@ -10,6 +10,7 @@ use crate::house::{Found, House};
 use crate::option::Transport;
 use net::socket::Sockets;
 use rustix::io::Errno;
+use rustix::net::sockopt::Timeout;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -18,6 +19,7 @@ use std::task::Poll;
 /// Flags: Linux's `include/linux/socket.h`.
 const PEEK: i32 = 0x2;
 const TRUNC: i32 = 0x20;
+const ERRQUEUE: i32 = 0x2000;
 const DONTWAIT: i32 = 0x40;
 /// Parts of a message, and messages of a call: `UIO_MAXIOV`.
 const PARTS_MAX: u64 = 1024;
@@ -228,6 +230,10 @@ async fn receive<S: Sockets + 'static>(
     may_wait: bool,
 ) -> Result<i64, Errno> {
     let socket = &found.socket;
+    // Nothing is ever noted of a datagram that was sent (ip(7), IP_RECVERR).
+    if flags & ERRQUEUE != 0 {
+        return Err(Errno::AGAIN);
+    }
     // Who receives first is at a port that the stack chooses.
     house.datagrams(socket).await?;
     let room: usize = message.parts.iter().map(|(_, len)| len).sum();
@@ -247,6 +253,7 @@ async fn receive<S: Sockets + 'static>(
                 done => Poll::Ready(done),
             },
         );
+    let arrived = house.within(&found.program, Timeout::Recv, Errno::AGAIN, arrived);
     let arrived = arrived.await?;
     message.give(caller, &place[..arrived.count])?;
     let from = arrived

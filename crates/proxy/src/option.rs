@@ -189,7 +189,7 @@ impl Options {
     /// `ENOPROTOOPT` if it is not known, `EINVAL` if there are too few bytes.
     pub fn set(
         &mut self,
-        transport: Transport,
+        (family, transport): (Family, Transport),
         level: i32,
         name: i32,
         bytes: &[u8],
@@ -199,6 +199,7 @@ impl Options {
         let small = bytes.first().map(|byte| i32::from(*byte));
         let int_or_small = || int.or(small).ok_or(Errno::INVAL);
         match (level, name) {
+            (IPV6, _) if family == Family::V4 => return Err(Errno::NOPROTOOPT),
             (SOCKET, so::LINGER) => {
                 let [on, seconds] = pair(bytes).ok_or(Errno::INVAL)?;
                 self.linger = (on != 0).then_some(seconds);
@@ -360,9 +361,10 @@ mod tests {
     use super::*;
 
     const STREAM: (Family, Transport) = (Family::V4, Transport::Stream);
+    const DATAGRAMS: (Family, Transport) = (Family::V4, Transport::Datagrams);
 
     fn set(options: &mut Options, level: i32, name: i32, value: i32) -> Result<Effect, Errno> {
-        options.set(Transport::Stream, level, name, &value.to_ne_bytes())
+        options.set(STREAM, level, name, &value.to_ne_bytes())
     }
 
     #[test]
@@ -407,6 +409,10 @@ mod tests {
     #[test]
     fn what_nobody_heeds_is_not_there() {
         let mut options = Options::default();
+        assert_eq!(
+            set(&mut options, IPV6, ipv6::V6ONLY, 1),
+            Err(Errno::NOPROTOOPT)
+        );
         // UDP_SEGMENT, TCP_ULP, SO_ZEROCOPY, SO_MARK, and of another protocol.
         for (level, name) in [(UDP, 103), (TCP, 31), (SOCKET, 60), (SOCKET, 36), (132, 1)] {
             assert_eq!(set(&mut options, level, name, 1), Err(Errno::NOPROTOOPT));
@@ -416,10 +422,10 @@ mod tests {
             };
             assert_eq!(options.get(STREAM, level, name), Err(expected));
         }
-        let udp = options.set(Transport::Datagrams, TCP, tcp::NODELAY, &[1, 0, 0, 0]);
+        let udp = options.set(DATAGRAMS, TCP, tcp::NODELAY, &[1, 0, 0, 0]);
         assert_eq!(udp, Err(Errno::NOPROTOOPT));
         assert_eq!(
-            options.set(Transport::Stream, TCP, tcp::CONGESTION, b"bbr\0"),
+            options.set(STREAM, TCP, tcp::CONGESTION, b"bbr\0"),
             Err(Errno::NOENT)
         );
     }
@@ -432,11 +438,11 @@ mod tests {
             (SOCKET, so::LINGER),
             (TCP, tcp::NODELAY),
         ] {
-            let short = options.set(Transport::Stream, level, name, &[1, 0]);
+            let short = options.set(STREAM, level, name, &[1, 0]);
             assert_eq!(short, Err(Errno::INVAL));
         }
         // ip(7)
-        let small = options.set(Transport::Datagrams, IP, 33, &[4]);
+        let small = options.set(DATAGRAMS, IP, 33, &[4]);
         assert_eq!(small, Ok(Effect::None));
     }
 

@@ -342,16 +342,18 @@ impl<S: Sockets + 'static> House<S> {
                 Ok(ours) => {
                     socket.state.set(State::Connected { told: true });
                     *socket.options.borrow_mut() = listener.options.borrow().clone();
-                    // The stack is told if this fails.
-                    let _ = stream::begin(self, socket, stream, ours, 0);
+                    if stream::begin(self, socket.clone(), stream, ours, 0).is_err() {
+                        self.table.borrow_mut().remove(socket.id);
+                    }
                     listener.arrived();
                     return;
                 }
                 Err(errno) => {
                     self.table.borrow_mut().remove(socket.id);
                     match errno {
-                        Errno::AGAIN => self.clock.sleep(FULL_PAUSE).await,
-                        _ => self.left(&listener),
+                        Errno::CONNREFUSED => self.left(&listener),
+                        // Its queue is full, or we have no descriptor left.
+                        _ => self.clock.sleep(FULL_PAUSE).await,
                     }
                 }
             }

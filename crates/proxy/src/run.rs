@@ -15,15 +15,18 @@ use ports::Instant;
 use rustix::event::PollFlags;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+use rustix::process::{Pid, Resource, Signal, WaitOptions, getrlimit, setrlimit, waitpid};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Calls that are answered before others have their turn.
 const CALLS_PER_TURN: usize = 64;
 /// The shell's status of a program that a signal has ended, less the signal.
 const BY_SIGNAL: i32 = 128;
+/// How long what was written may take to leave once the program has ended.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 /// What the epoll set says of calls, and of signals.
 const CALLS: u64 = Reactor::OTHERS;
 const SIGNALS: u64 = Reactor::OTHERS + 1;
@@ -40,6 +43,11 @@ pub trait Below {
 
     /// When [`Self::receive`] has something to do although nothing has come.
     fn deadline(&self) -> Instant;
+
+    /// Whether all that was written to sockets that are closed has left.
+    fn has_left(&self) -> bool {
+        true
+    }
 
     /// Whether it does with what a jail leaves.
     fn jailed(&self) -> bool {
@@ -105,10 +113,12 @@ pub fn run<S: Sockets + 'static>(
     watch(&reactor, house.listener(), CALLS).map_err(step("epoll"))?;
     watch(&reactor, signals.as_fd(), SIGNALS).map_err(step("epoll"))?;
     executor.spawner().spawn(house.clone().look_after());
+    raise_limit();
     if below.jailed() {
         jail::close().map_err(Reason::Jail)?;
     }
     ready();
+    let mut over = None;
     let mut events = Vec::with_capacity(EVENTS_MAX);
     let mut has_calls = false;
     loop {
@@ -139,18 +149,37 @@ pub fn run<S: Sockets + 'static>(
                 CALLS => has_calls = true,
                 SIGNALS => {
                     if let Some(status) = heed(held, &keeper) {
-                        return Ok(Ended {
-                            status,
-                            counts: house.counts.get(),
-                            refused: house.refused.take().into_iter().collect(),
-                            sockets: house.table.borrow().len(),
-                        });
+                        over = over.or(Some((status, now() + LEAVE_PATIENCE)));
                     }
                 }
                 _ => {}
             }
         }
+        // What the program wrote before it ended is still to leave.
+        if let Some((status, at_last)) = over
+            && (!house.is_busy() && below.has_left() || now() > at_last)
+        {
+            return Ok(ended(&house, status));
+        }
     }
+}
+
+/// What the run was.
+fn ended<S: Sockets + 'static>(house: &House<S>, status: i32) -> Ended {
+    Ended {
+        status,
+        counts: house.counts.get(),
+        refused: house.refused.take().into_iter().collect(),
+        sockets: house.table.borrow().len(),
+    }
+}
+
+/// Lets this process have as many descriptors as it may: each connection takes one.
+fn raise_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // With fewer, fewer connections are served.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 /// Has the set say `data` while this descriptor is ready.
@@ -176,8 +205,12 @@ fn answer<S: Sockets + 'static>(house: &Rc<House<S>>) -> Result<(), Errno> {
 /// Passes signals on; how the program has ended, if it has.
 fn heed(held: &Held, keeper: &Child) -> Option<i32> {
     let keeper = Pid::from_raw(keeper.id().cast_signed())?;
-    while let Some(signal) = held.take() {
+    while let Some((signal, by_kernel)) = held.take_sent() {
         if signal != Signal::CHILD {
+            // The program has those of a terminal as well.
+            if by_kernel {
+                continue;
+            }
             let _ = rustix::process::kill_process(keeper, signal);
             continue;
         }

@@ -38,7 +38,7 @@ const BY_SIGNAL: i32 = 128;
 /// The name under which a loopback interface is there.
 const LOOPBACK: &str = "lo";
 /// What programs cannot do without: their loader and libraries, and devices that are no devices.
-const NEEDED_TO_RUN: [&str; 8] = [
+const NEEDED_TO_RUN: [&str; 12] = [
     "/usr",
     "/lib",
     "/lib64",
@@ -46,6 +46,10 @@ const NEEDED_TO_RUN: [&str; 8] = [
     "/sbin",
     "/etc/ld.so.cache",
     "/etc/ssl",
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/localtime",
     "/proc",
 ];
 const NEEDED_DEVICES: [&str; 5] = [
@@ -300,11 +304,7 @@ fn keep(
         })
     });
     let first = first.map_err(system("fork"))?;
-    let status = first.attend(held).map_err(system("wait"))?;
-    Ok(match status.code() {
-        Some(code) => code,
-        None => NOT_STARTED,
-    })
+    attend(&first, held).map_err(system("wait"))
 }
 
 /// Shows the program another file in the place of `/etc/resolv.conf`.
@@ -388,14 +388,14 @@ fn is_closed(pipe: &OwnedFd) -> Result<bool, Errno> {
     Ok(poll(&mut ends, Some(&now))? > 0)
 }
 
-/// Passes signals on to the program, and takes what becomes an orphan, until the program has ended;
-/// its status.
+/// Passes signals on to a child, but for those of a terminal, which the child has as well; and takes
+/// what becomes an orphan, until the child has ended: its status.
 fn attend(child: &Child, held: &Held) -> io::Result<i32> {
     let program = Pid::from_raw(child.id().cast_signed());
     loop {
-        let signal = held.wait()?;
+        let (signal, by_kernel) = held.wait_sent()?;
         if signal != Signal::CHILD {
-            if let Some(program) = program {
+            if let Some(program) = program.filter(|_| !by_kernel) {
                 let _ = rustix::process::kill_process(program, signal);
             }
             continue;

@@ -119,7 +119,8 @@ async fn both<T: Stream>(
     let mut receiving = pin!(to_program(down, ours));
     match select(sending.as_mut(), receiving.as_mut()).await {
         Either::First(Ok(End::Closed)) => receiving.await,
-        Either::Second(Ok(End::Closed)) => sending.await,
+        // What the program wrote before it went is still to leave.
+        Either::Second(Ok(_)) => sending.await,
         Either::First(ended) | Either::Second(ended) => ended,
     }
 }
@@ -182,8 +183,12 @@ async fn to_program<T: Stream>(stream: &mut T, ours: &Watched) -> Result<End, Br
         while !rest.is_empty() {
             let written =
                 ours.writes(|ours| send(ours, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL));
-            let count = written.await.map_err(|_| Broken::Program)?;
-            rest = &rest[count..];
+            rest = match written.await {
+                Ok(count) => &rest[count..],
+                // It reads no more, and goes on otherwise: what comes is thrown away.
+                Err(Errno::PIPE) if unix::is_ready(ours, PollFlags::HUP) != Ok(true) => &[],
+                Err(_) => return Err(Broken::Program),
+            };
         }
     }
 }

@@ -101,20 +101,21 @@ pub fn make(
     Ok(socket)
 }
 
-/// A socket that sends datagrams in the name of a peer.
+/// A socket that sends datagrams to socket `to` in the name of a peer.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.
-pub fn sender(peer: SocketAddr) -> Result<OwnedFd, Errno> {
+pub fn sender(to: u64, peer: SocketAddr) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-    bind(&socket, &of_ours(format_args!("{SENDER}{peer}"))?)?;
+    bind(&socket, &of_ours(format_args!("{SENDER}{to:x},{peer}"))?)?;
     Ok(socket)
 }
 
 /// The peer in whose name a datagram was sent.
 pub fn sent_by(sender: &SocketAddrUnix) -> Option<SocketAddr> {
-    said(sender)?.strip_prefix(SENDER)?.parse().ok()
+    let (_, peer) = said(sender)?.strip_prefix(SENDER)?.split_once(',')?;
+    peer.parse().ok()
 }
 
 /// The name of a socket.
@@ -127,10 +128,8 @@ pub fn own_name(socket: &OwnedFd) -> Result<SocketAddrUnix, Errno> {
 
 /// Whether anybody has the program's end of socket `id`.
 pub fn is_alive(transport: Transport, id: u64) -> bool {
-    match make(transport, End::Program, id, true) {
-        Ok(_) => false,
-        Err(errno) => errno == Errno::ADDRINUSE,
-    }
+    // Where no descriptor is left, nobody is taken to be gone.
+    make(transport, End::Program, id, true).is_err()
 }
 
 /// Where programs' connections and our ends of them meet.
@@ -295,7 +294,7 @@ mod tests {
         let program = make(Transport::Datagrams, End::Program, 21, true).unwrap();
         for peer in ["192.0.2.1:53", "[2001:db8::1]:53"] {
             let peer: SocketAddr = peer.parse().unwrap();
-            let sender = sender(peer).unwrap();
+            let sender = sender(21, peer).unwrap();
             let to = name(End::Program, 21).unwrap();
             rustix::net::sendto(&sender, b"hello", SendFlags::empty(), &to).unwrap();
             let mut place = [0; 9];

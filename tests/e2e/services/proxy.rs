@@ -29,7 +29,7 @@ const CALLS: &str = "e2e/services/proxy_calls.py";
 type Test = fn(&Images) -> Result<(), Failed>;
 
 /// What is tried, with the programs that it takes.
-const TRIALS: [(&str, &[&str], Test); 9] = [
+const TRIALS: [(&str, &[&str], Test); 10] = [
     ("nginx serves", &["nginx", "curl", "wrk"], nginx),
     (
         "redis serves",
@@ -44,6 +44,11 @@ const TRIALS: [(&str, &[&str], Test); 9] = [
         "a program that is killed leaves nothing",
         &["nginx", "curl", "pgrep"],
         killed,
+    ),
+    (
+        "what was written before the end still leaves",
+        &["python3"],
+        written,
     ),
     (
         "a program listens again at the next stack",
@@ -350,6 +355,33 @@ fn killed(images: &Images) -> Result<(), Failed> {
     // The next program has the link, and the port.
     let nginx = start_nginx(&stack, &site)?;
     end(nginx)?.expect_status(0)?;
+    stack.goes_on()
+}
+
+/// Bytes that a program writes before it closes and ends, to somebody who reads slowly.
+fn written(images: &Images) -> Result<(), Failed> {
+    const BYTES: usize = 4 << 20;
+    let stack = Stack::new(images)?;
+    let listener = stack
+        .served
+        .segment
+        .run(|| std::net::TcpListener::bind("10.0.0.1:9"))?;
+    let text = format!(
+        "import socket\nwith socket.create_connection(('10.0.0.1', 9)) as one: \
+         one.sendall(bytes(range(256)) * {})\n",
+        BYTES / 256
+    );
+    let program = start(&mut stack.program(&["python3", "-c", &text]))?;
+    let (mut connection, _) = listener.accept()?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    std::thread::sleep(Duration::from_secs(1));
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut connection, &mut bytes)?;
+    program.finish()?.expect_status(0)?;
+    let is_right = bytes.iter().zip((0..=255).cycle()).all(|(a, b)| *a == b);
+    if bytes.len() != BYTES || !is_right {
+        return Err(format!("{} bytes came, right: {is_right}", bytes.len()).into());
+    }
     stack.goes_on()
 }
 

@@ -68,6 +68,7 @@ def options():
     say("nodelay is", lambda: one.getsockopt(6, 1))
     say("buffer", lambda: one.setsockopt(1, 8, 50000))
     say("buffer is", lambda: one.getsockopt(1, 8))
+    say("only the other version", lambda: one.setsockopt(41, 26, 1))
     say("nodelay of a datagram", lambda: socket.socket(2, 2).setsockopt(6, 1, 1))
 
 
@@ -204,6 +205,33 @@ def without_waiting():
         print("in time", flush=True)
 
 
+def in_time():
+    """Calls that wait no longer than the socket says."""
+    short = struct.pack("ll", 0, 100000)
+    one = socket.socket(2, 2)
+    one.bind((HOST, 0))
+    one.setsockopt(1, socket.SO_RCVTIMEO, short)
+    say("no datagram", lambda: one.recvfrom(9))
+    say("no message", lambda: one.recvmsg(9))
+    listener = socket.socket()
+    listener.bind((HOST, 0))
+    listener.listen(1)
+    listener.setsockopt(1, socket.SO_RCVTIMEO, short)
+    say("no connection", listener.accept)
+
+
+def one_direction():
+    """A side that reads no more."""
+    client, server, _ = pair()
+    say("reads no more", lambda: server.shutdown(socket.SHUT_RD))
+    client.sendall(b"nobody reads this")
+    settle()
+    say("writes", lambda: server.send(b"still"))
+    settle()
+    say("reads", lambda: client.recv(9))
+    say("writes", lambda: client.send(b"more"))
+
+
 def across_processes():
     """Sockets of a parent and its children."""
     listener = socket.socket()
@@ -265,6 +293,8 @@ for part in (
     bytes_of_a_connection,
     endings,
     without_waiting,
+    in_time,
+    one_direction,
     across_processes,
     datagrams,
 ):

@@ -110,6 +110,44 @@ impl Held {
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
+    /// Takes the next of them, or sleeps until there is one; and whether the kernel has sent it by
+    /// itself, as it sends a terminal's to all processes of a group.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn wait_sent(&self) -> io::Result<(Signal, bool)> {
+        loop {
+            // SAFETY: all-zero bytes are a `siginfo_t`: numbers.
+            let mut info: libc::siginfo_t = unsafe { zeroed() };
+            // SAFETY: set and details are ours.
+            let signal = unsafe { libc::sigwaitinfo(&raw const self.set, &raw mut info) };
+            match Signal::from_named_raw(signal) {
+                Some(signal) => return Ok((signal, info.si_code == libc::SI_KERNEL)),
+                None => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same if one waits.
+    pub fn take_sent(&self) -> Option<(Signal, bool)> {
+        // SAFETY: all-zero bytes are a time: none.
+        let none: libc::timespec = unsafe { zeroed() };
+        // SAFETY: all-zero bytes are a `siginfo_t`: numbers.
+        let mut info: libc::siginfo_t = unsafe { zeroed() };
+        let (set, details) = (&raw const self.set, &raw mut info);
+        // SAFETY: set, details and time are ours.
+        let signal = unsafe { libc::sigtimedwait(set, details, &raw const none) };
+        Some((
+            Signal::from_named_raw(signal)?,
+            info.si_code == libc::SI_KERNEL,
+        ))
+    }
+
     /// Takes the next of them, if one waits.
     pub fn take(&self) -> Option<Signal> {
         // SAFETY: all-zero bytes are a time: none.

@@ -59,7 +59,6 @@ pub struct Arguments {
 
 /// Runs the program; its exit status.
 pub fn run(arguments: Arguments) -> Result<i32, Box<dyn Error>> {
-    let held = Held::new(PASSED)?;
     let name = arguments.program[0].to_string_lossy().into_owned();
     let ready = {
         let component = arguments.component;
@@ -80,6 +79,7 @@ pub fn run(arguments: Arguments) -> Result<i32, Box<dyn Error>> {
         resolver: arguments.resolver,
     };
     if on_host {
+        let held = Held::new(PASSED)?;
         let started = start(program, &held)?;
         let reactor = Rc::new(Reactor::new()?);
         let net = |reactor: &Rc<Reactor>| Direct::new(reactor.clone());
@@ -93,6 +93,7 @@ pub fn run(arguments: Arguments) -> Result<i32, Box<dyn Error>> {
         }
         None => (side(&arguments.link)?, arguments.mtu, None),
     };
+    let held = Held::new(PASSED)?;
     let started = start(program, &held)?;
     let reactor = Rc::new(Reactor::new()?);
     let bell = (reactor.epoll(), BELOW);
