@@ -266,8 +266,8 @@ mod tests {
     fn a_signal_counts_unless_it_is_held_back() {
         let status = |thread: u64, process: u64, blocked: u64| {
             format!(
-                "Name:\tx\nThreads:\t1\nSigQ:\t1/2\nSigPnd:\t{thread:016x}\nShdPnd:\t{process:016x}\n\
-                 SigBlk:\t{blocked:016x}\nSigIgn:\t0\n"
+                "Name:\tx\nThreads:\t1\nSigQ:\t1/2\nSigPnd:\t{thread:016x}\n\
+                 ShdPnd:\t{process:016x}\nSigBlk:\t{blocked:016x}\nSigIgn:\t0\n"
             )
         };
         let here = Some(Pending::Here);

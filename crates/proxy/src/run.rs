@@ -104,7 +104,6 @@ pub fn run<S: Sockets + 'static>(
         .map_err(|error| Reason::System("signals", error))?;
     let mut executor = Executor::new();
     let clock = Clock::default();
-    clock.set(now());
     let (keeper, listener) = started.go()?;
     let net = net(&reactor);
     let spawner = executor.spawner();
@@ -126,20 +125,7 @@ pub fn run<S: Sockets + 'static>(
         if std::mem::take(&mut has_calls) {
             answer(&house).map_err(step("calls"))?;
         }
-        let receive = |below: &mut &mut _| Below::receive(*below, time);
-        let flush = |below: &mut &mut _| {
-            Below::flush(*below);
-            true
-        };
-        let tasks = (&mut executor, &clock);
-        let idle = turn(
-            &mut &mut *below,
-            tasks,
-            TASKS_PER_TURN,
-            time,
-            receive,
-            flush,
-        );
+        let idle = one_turn(below, (&mut executor, &clock), time);
         let until = sleep_until(idle, clock.deadline().into_iter().chain([below.deadline()]));
         let waited = below.wait(reactor.epoll(), until, &mut events);
         waited.map_err(|error| Reason::System("epoll", error))?;
@@ -156,12 +142,28 @@ pub fn run<S: Sockets + 'static>(
             }
         }
         // What the program wrote before it ended is still to leave.
-        if let Some((status, at_last)) = over
-            && (!house.is_busy() && below.has_left() || now() > at_last)
-        {
+        let is_done = |at_last| !house.is_busy() && below.has_left() || now() > at_last;
+        if let Some((status, _)) = over.filter(|(_, at_last)| is_done(*at_last)) {
             return Ok(ended(&house, status));
         }
     }
+}
+
+/// One turn of all tasks; whether nobody can go on.
+fn one_turn(below: &mut impl Below, tasks: (&mut Executor, &Clock), time: Instant) -> bool {
+    let receive = |below: &mut &mut _| Below::receive(*below, time);
+    let flush = |below: &mut &mut _| {
+        Below::flush(*below);
+        true
+    };
+    turn(
+        &mut &mut *below,
+        tasks,
+        TASKS_PER_TURN,
+        time,
+        receive,
+        flush,
+    )
 }
 
 /// What the run was.

@@ -388,8 +388,8 @@ fn is_closed(pipe: &OwnedFd) -> Result<bool, Errno> {
     Ok(poll(&mut ends, Some(&now))? > 0)
 }
 
-/// Passes signals on to a child, but for those of a terminal, which the child has as well; and takes
-/// what becomes an orphan, until the child has ended: its status.
+/// Passes signals on to a child, but for those of a terminal, which the child has as well; and
+/// takes what becomes an orphan, until the child has ended: its status.
 fn attend(child: &Child, held: &Held) -> io::Result<i32> {
     let program = Pid::from_raw(child.id().cast_signed());
     loop {

@@ -311,8 +311,9 @@ impl Changing {
                 return true;
             }
             (ChangeKind::Update, Some(record)) => {
-                // One that was added to stay does stay.
-                if self.own(record, EXPIRES).load(Relaxed) != NEVER {
+                // One that was added to stay does stay, and one that was given a time keeps it
+                // where neither rule nor set has one.
+                if own != 0 && self.own(record, EXPIRES).load(Relaxed) != NEVER {
                     self.own(record, EXPIRES)
                         .store(end_of(own, moment.now), Relaxed);
                 }

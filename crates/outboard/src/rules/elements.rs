@@ -114,8 +114,16 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         _ => {}
     }
     let instance = Instance::open(&arguments.instance).map_err(Error::Instance)?;
-    let inquiry = Inquiry::begin(&instance).map_err(Error::Inquiry)?;
     let name = full_name(table, set);
+    // Before anybody is asked: others may not ask meanwhile.
+    let changes = match arguments.verb {
+        Verb::Add | Verb::Delete => {
+            let description = instance.description();
+            changes(set, &name, &text, &description.ports())?
+        }
+        Verb::List | Verb::Flush => Vec::new(),
+    };
+    let inquiry = Inquiry::begin(&instance).map_err(Error::Inquiry)?;
     match arguments.verb {
         Verb::List => {
             let live = Live::ask(&inquiry)?;
@@ -123,12 +131,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
             io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
             Ok(true)
         }
-        Verb::Add => change(&inquiry, Subject::ElementsAdd, &changes(set, &name, &text)?),
-        Verb::Delete => change(
-            &inquiry,
-            Subject::ElementsDelete,
-            &changes(set, &name, &text)?,
-        ),
+        Verb::Add => change(&inquiry, Subject::ElementsAdd, &changes),
+        Verb::Delete => change(&inquiry, Subject::ElementsDelete, &changes),
         Verb::Flush => {
             let live = Live::ask(&inquiry)?;
             let own = live.of(&name).map(|record| Change {
@@ -183,7 +187,7 @@ fn full_name(table: &Table<'_>, set: &Set<'_>) -> String {
 }
 
 /// What the elements in this text are, which stands in braces.
-fn changes(set: &Set<'_>, name: &str, text: &str) -> Result<Vec<Change>, Error> {
+fn changes(set: &Set<'_>, name: &str, text: &str, ports: &[&str]) -> Result<Vec<Change>, Error> {
     let text = text.trim();
     let inner = text
         .strip_prefix('{')
@@ -200,13 +204,23 @@ fn changes(set: &Set<'_>, name: &str, text: &str) -> Result<Vec<Change>, Error> 
         .map(str::trim)
         .filter(|element| !element.is_empty())
     {
-        changes.extend(change_of(set, name, element)?);
+        changes.extend(change_of(set, name, element, ports)?);
     }
-    Ok(changes)
+    match changes.is_empty() {
+        true => Err(Error::Elements(format!(
+            "{text:?}: there is no element in it"
+        ))),
+        false => Ok(changes),
+    }
 }
 
 /// The changes of one of them: as a file says it that has a set of this type with this element.
-fn change_of(set: &Set<'_>, name: &str, element: &str) -> Result<Vec<Change>, Error> {
+fn change_of(
+    set: &Set<'_>,
+    name: &str,
+    element: &str,
+    ports: &[&str],
+) -> Result<Vec<Change>, Error> {
     let (value, timeout) = match element.split_once(" timeout ") {
         Some((value, timeout)) => (value, Some(timeout)),
         None => (element, None),
@@ -227,7 +241,7 @@ fn change_of(set: &Set<'_>, name: &str, element: &str) -> Result<Vec<Change>, Er
         "table bridge t {{ set s {{ type {keys}; flags dynamic, timeout; {timeout} elements = {{ \
          {value} }}; }}\nchain c {{ type filter hook forward priority 0; }}\n}}\n"
     );
-    let rules = nf::load(&text, &[], &Limits::DEFAULT)
+    let rules = nf::load(&text, ports, &Limits::DEFAULT)
         .map_err(|error| Error::Elements(format!("{element}: {}", error.kind)))?;
     let mut changes = Vec::new();
     let mut from = 0;
@@ -241,8 +255,16 @@ fn change_of(set: &Set<'_>, name: &str, element: &str) -> Result<Vec<Change>, Er
             true
         });
         if from == 0 {
-            return Ok(changes);
+            break;
         }
+    }
+    match changes.is_empty() {
+        // A port that the guest does not have.
+        true => Err(Error::Elements(format!(
+            "{element}: the guest has no such port; its ports: {}",
+            ports.join(", ")
+        ))),
+        false => Ok(changes),
     }
 }
 
@@ -257,7 +279,7 @@ fn change(inquiry: &Inquiry<'_>, subject: Subject, changes: &[Change]) -> Result
     }
     if missed > 0 {
         let why = match subject {
-            Subject::ElementsAdd => "were not added: the set is full",
+            Subject::ElementsAdd => "were not added: the set is full, or other rules are loaded",
             _ => "were not there",
         };
         eprintln!("{missed} of {} {why}", changes.len());
@@ -307,15 +329,18 @@ impl Live {
                 }
             }
         }
-        let mut changing = sets(file).filter(|(_, set)| changes_at_work(set));
-        let mut next = changing.next();
+        // All of them: two tables may have sets of one name.
+        let mut all = sets(file);
+        let mut next = all.next();
         let (mut out, mut inside) = (String::new(), false);
         for line in at_work.to_string().lines() {
             if let Some((table, set)) = next {
                 inside |= line == format!("\tset {} {{", set.name);
                 if inside && line == "\t}" {
-                    out += &self.elements(file, table, set);
-                    (inside, next) = (false, changing.next());
+                    if changes_at_work(set) {
+                        out += &self.elements(file, table, set);
+                    }
+                    (inside, next) = (false, all.next());
                 }
             }
             out += line;
@@ -533,8 +558,8 @@ mod tests {
         let file = nft::parse(TEXT, &Limits::DEFAULT).unwrap();
         let sets: Vec<_> = sets(&file).map(|(_, set)| set).collect();
         let named = |set: usize, text| {
-            let changes =
-                changes(sets[set], "inet t a", text).map_err(|error| error.to_string())?;
+            let changes = changes(sets[set], "inet t a", text, &["public"])
+                .map_err(|error| error.to_string())?;
             let short = changes
                 .iter()
                 .map(|change| (change.key[..2].to_vec(), change.timeout));
@@ -544,6 +569,7 @@ mod tests {
         assert_eq!(named(0, "{ 10.0.0.1 timeout 30s, 10.0.0.2 }"), Ok(expected));
         assert_eq!(named(2, "tcp . 443"), Ok(vec![(vec![6, 443], 0)]));
         for (set, text) in [
+            (0, "{ }"),
             (0, "{ 10.0.0.256 }"),
             (0, "{ 10.0.0.0/8 }"),
             (0, "{ 10.0.0.1 timeout soon }"),

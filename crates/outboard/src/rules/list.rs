@@ -80,8 +80,11 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let mut text = file.to_string();
     if !is_file(&arguments.what) {
         let name = arguments.what.display().to_string();
-        let live = Live::of_file(&file, &name).map_err(|error| Error::Elements(error.into()))?;
-        text = live.map_or(text, |live| live.print(&file));
+        match Live::of_file(&file, &name) {
+            Ok(live) => text = live.map_or(text, |live| live.print(&file)),
+            // An older image does not say.
+            Err(error) => eprintln!("the elements that rules have added are not known: {error}"),
+        }
     }
     if arguments.handle {
         text = with_handles(&file, &text);
