@@ -122,6 +122,8 @@ const WIRED_VIRTIO: [&str; 6] = [
     "--nic=virtio-net-pci,hub1,bus=root6,disable-legacy=on,iommu_platform=on",
     "--nic=e1000e,hub1",
 ];
+/// Memory of the machine in MiB: all programs and images lie in it, twice while it begins.
+const MEMORY_MIB: u32 = 2048;
 /// More than the tests take, in seconds, on a machine that is busy with something else.
 const TIMEOUT_SECONDS: u32 = 600;
 /// Tells the tests where everything lies, so that they build nothing:
@@ -194,6 +196,7 @@ pub fn commands(root: &Path, verbose: bool) -> Result<Vec<Command>, String> {
         command
             .arg("lab")
             .arg(format!("--timeout={}", TIMEOUT_SECONDS))
+            .arg(format!("--memory={}", MEMORY_MIB))
             .arg(format!("--address-bits={}", trial.address_bits))
             .args(trial.devices);
         for file in &files {
