@@ -13,4 +13,5 @@ extern crate std;
 pub mod block;
 pub mod entropy;
 pub mod net;
+mod said;
 pub mod virtio;

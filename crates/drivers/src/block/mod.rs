@@ -1,5 +1,7 @@
 //! Disks: each driver in a folder.
 
 pub mod ahci;
+mod flight;
+mod looks;
 pub mod nvme;
 pub mod virtio;

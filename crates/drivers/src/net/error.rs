@@ -1,5 +1,6 @@
 //! Why a driver cannot use its device.
 
+use crate::said;
 use crate::virtio;
 use core::fmt;
 use hw::OutOfDma;
@@ -54,19 +55,11 @@ impl From<virtio::Error> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bar { wanted, found } => write!(
-                f,
-                "BAR 0 has {found} bytes instead of {wanted}: set map_bar0 in manifest.json"
-            ),
-            Self::Gone => f.write_str(
-                "its registers read all ones: it is unplugged or off; look for it with outboard \
-                 pci list, and start the image again",
-            ),
-            Self::Timeout(what) => write!(
-                f,
-                "it did not report in time: {what}; start the image again, and if that does not \
-                 help, switch the machine off and on"
-            ),
+            Self::Bar { wanted, found } => {
+                said::short(f, format_args!("BAR 0"), 0, [*found, *wanted])
+            }
+            Self::Gone => said::gone(f),
+            Self::Timeout(what) => said::late(f, what),
             Self::Mac(mac) => write!(
                 f,
                 "its EEPROM holds no address of a station: {mac:02x?}; use another card, or write \

@@ -1,6 +1,7 @@
 //! Why a driver cannot use a virtio device.
 
 use super::feature;
+use crate::said;
 use core::fmt;
 use hw::OutOfDma;
 
@@ -62,17 +63,11 @@ impl fmt::Display for Error {
                 bar,
                 wanted,
                 found,
-            } => write!(
-                f,
-                "{what} has {found} bytes instead of {wanted}: set map_bar{bar} in manifest.json"
-            ),
+            } => said::short(f, format_args!("{what}"), *bar, [*found, *wanted]),
             Self::Kind => f.write_str(
                 "there is no virtio device of this kind and of version 1; give the image another",
             ),
-            Self::Gone => f.write_str(
-                "its registers read all ones: it is unplugged or off; look for it with outboard \
-                 pci list, and start the image again",
-            ),
+            Self::Gone => said::gone(f),
             Self::Timeout => f.write_str(
                 "it did not report in time that it is reset; start the image again, and if that \
                  does not help, start the device again",

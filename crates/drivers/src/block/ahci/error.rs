@@ -1,5 +1,6 @@
 //! Why a driver cannot use its adapter or disk, and what they said that cannot be.
 
+use crate::said;
 use core::fmt;
 use hw::OutOfDma;
 
@@ -50,19 +51,11 @@ impl From<Lie> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bar { wanted, found } => write!(
-                f,
-                "BAR 5 has {found} bytes instead of {wanted}: set map_bar5 in manifest.json"
-            ),
-            Self::Gone => f.write_str(
-                "its registers read all ones: it is unplugged or off; look for it with outboard \
-                 pci list, and start the image again",
-            ),
-            Self::Timeout(what) => write!(
-                f,
-                "it did not report in time: {what}; start the image again, and if that does not \
-                 help, switch the machine off and on"
-            ),
+            Self::Bar { wanted, found } => {
+                said::short(f, format_args!("BAR 5"), 5, [*found, *wanted])
+            }
+            Self::Gone => said::gone(f),
+            Self::Timeout(what) => said::late(f, what),
             Self::NoDisk => f.write_str("none of its ports has a disk; plug one in"),
             Self::Link => f.write_str("the link to the disk was lost; look at its cable"),
             Self::Fatal(bits) => write!(

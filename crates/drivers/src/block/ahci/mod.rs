@@ -32,8 +32,7 @@
 //! **Trouble.** If a command takes too long ([`watch`]), the device says what cannot be, that it
 //! cannot go on, or is gone, it is reset, and everything that it had fails; when it is given up,
 //! see [`recovery`](crate::net::recovery). Buffers come back when it says that it was reset, and
-//! never
-//! if it does not, nor when the driver is dropped.
+//! never if it does not, nor when the driver is dropped.
 
 mod command;
 mod error;
@@ -50,15 +49,15 @@ pub mod watch;
 pub use error::{Error, Lie};
 pub use slots::SLOTS as DEPTH_MAX;
 
+use crate::block::flight::{self, Flight, Requests, State, landed, refused};
 use crate::net::recovery::{Recovery, Remedy};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use command::{Command, RANGE_BLOCKS, RANGES};
-use core::mem;
 use device::WaitHandle;
-use device::block::{BlockError, BlockQueue, Buffers, Durability, Limits, Operation, Request};
-use hw::{DmaArena, Done, FromDevice, InFlight, Mmio};
+use device::block::{BlockError, BlockQueue, Durability, Limits, Operation, Request};
+use hw::{DmaArena, Done, Mmio};
 use identify::Disk;
 use init::{Ascent, Came, Capabilities};
 use registers::Port;
@@ -77,26 +76,6 @@ pub const DMA_BYTES: usize = 11 * 4096;
 const TRANSFER_BYTES_MAX: usize = 256 << 10;
 /// Looks at the device while it starts; more only if the clock stands still.
 const LOOKS_MAX: usize = 100_000_000;
-
-/// Requests on their way, of which a box moves.
-type Requests = Vec<Box<Request>>;
-
-/// A request that the device has.
-struct Flight {
-    /// The request, without its buffers.
-    request: Box<Request>,
-    /// The buffers of a transfer.
-    buffers: Option<InFlight<Buffers, FromDevice>>,
-}
-
-/// What the device is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Running,
-    /// On its way up, from wherever it is.
-    Rising,
-    GivenUp,
-}
 
 /// What went wrong so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,12 +189,8 @@ impl Driver {
     /// Gives the device what a request says.
     #[inline]
     fn give(&mut self, slot: usize, mut request: Box<Request>) -> Result<(), Box<Request>> {
-        let fail = |mut request: Box<Request>, error| {
-            request.result = Err(error);
-            Err(request)
-        };
         if let Err(error) = request.check(&self.limits, self.disk.capacity) {
-            return fail(request, error);
+            return refused(request, error);
         }
         let nothing = match request.operation {
             Operation::Flush => !self.disk.has_cache,
@@ -227,18 +202,13 @@ impl Driver {
         }
         let (command, regions) = match self.describe(slot, &request) {
             Ok(described) => described,
-            Err(error) => return fail(request, error),
+            Err(error) => return refused(request, error),
         };
         let buffers = match request.operation {
-            Operation::Read | Operation::Write => {
-                match InFlight::lend(mem::take(&mut request.buffers)) {
-                    Ok((buffers, _)) => Some(buffers),
-                    Err(buffers) => {
-                        request.buffers = buffers;
-                        return fail(request, BlockError::Unsupported);
-                    }
-                }
-            }
+            Operation::Read | Operation::Write => match flight::lend(&mut request) {
+                Ok(buffers) => buffers,
+                Err(error) => return refused(request, error),
+            },
             Operation::Flush | Operation::Discard | Operation::WriteZeroes => None,
         };
         self.flights[slot] = Some(Flight { request, buffers });
@@ -423,27 +393,12 @@ impl Driver {
     /// What the device has it keeps: nobody knows whether it still reads and writes there.
     #[cold]
     fn abandon(&mut self, done: &mut Requests) {
-        let flights = self.flights.iter_mut().filter_map(Option::take);
-        let flights = flights.map(|flight| flight.request);
-        for mut request in flights.chain(self.suspects.drain(..)) {
+        done.extend(flight::abandoned(&mut self.flights));
+        done.extend(self.suspects.drain(..).map(|mut request| {
             request.result = Err(BlockError::Gone);
-            done.push(request);
-        }
+            request
+        }));
     }
-}
-
-/// A request that is over, with its buffers, on the device's word.
-#[inline]
-fn landed(flight: Flight, word: &Done, result: Result<(), BlockError>) -> Box<Request> {
-    let Flight {
-        mut request,
-        buffers,
-    } = flight;
-    if let Some(buffers) = buffers {
-        request.buffers = buffers.done(word);
-    }
-    request.result = result;
-    request
 }
 
 /// Commands that adapter and disk have at once.
@@ -503,15 +458,12 @@ impl BlockQueue for Driver {
                 },
                 _ => None,
             };
-            let Some(mut request) = requests.pop_front() else {
+            let Some(request) = requests.pop_front() else {
                 break;
             };
             let given = match slot {
                 Some(slot) => self.give(slot, request),
-                None => {
-                    request.result = Err(BlockError::Gone);
-                    Err(request)
-                }
+                None => refused(request, BlockError::Gone),
             };
             if let Err(request) = given {
                 self.refused.push(request);
@@ -531,7 +483,7 @@ impl BlockQueue for Driver {
                 self.retry();
                 let is_due = match looked {
                     _ if self.state != State::Running => None,
-                    Ok(answered) => self.watch.is_due(answered, &*self.clock),
+                    Ok(answered) => self.watch.looks.is_due(answered, &*self.clock),
                     Err(_) => Some((self.clock)()),
                 };
                 if let Some(now) = is_due {

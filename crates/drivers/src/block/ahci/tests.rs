@@ -6,8 +6,10 @@ use crate::net::recovery::RESETS_MAX;
 use alloc::rc::Rc;
 use alloc::vec;
 use core::cell::{Cell, RefCell};
+use core::mem;
 use device::BlockDevice;
 use device::block::Blocking;
+use device::block::Buffers;
 use hw::{DmaBuf, Reachable};
 use puppet::{CAP, CI, CMD, GHC, IS, Puppet, SACT, SSTS, Taken};
 

@@ -4,6 +4,7 @@
 //! away costs no look.
 
 use super::slots::SLOTS;
+use crate::block::looks::{INTERVAL, Looks};
 use crate::net::recovery::HEALTHY_NANOSECONDS;
 
 /// How long a transfer may take before the adapter is reset, in nanoseconds: a disk tries a bad
@@ -15,19 +16,13 @@ pub const ALONE_NANOSECONDS: u64 = 60_000_000_000;
 /// Or one that is silent behind each reset would seem healthy in between.
 const _: () = assert!(TRANSFER_NANOSECONDS + INTERVAL < HEALTHY_NANOSECONDS);
 
-/// From one look at all commands to the next, in nanoseconds.
-const INTERVAL: u64 = 100_000_000;
-/// Looks that found answers, from one look at the clock to the next.
-const BUSY_LOOKS: usize = 64;
-
 /// Since when each slot is in use.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// None before the first look.
     since: [Option<u64>; SLOTS],
     /// When to look next.
-    next: u64,
-    busy_looks: usize,
+    pub looks: Looks,
 }
 
 impl Watch {
@@ -37,24 +32,9 @@ impl Watch {
         self.since[slot] = None;
     }
 
-    /// Whether to look at the commands, and the time if so: after a look that found answers, or
-    /// none.
-    #[inline]
-    pub fn is_due(&mut self, answered: bool, clock: &dyn Fn() -> u64) -> Option<u64> {
-        if answered {
-            self.busy_looks += 1;
-            if self.busy_looks < BUSY_LOOKS {
-                return None;
-            }
-        }
-        self.busy_looks = 0;
-        let now = clock();
-        (now >= self.next).then_some(now)
-    }
-
     /// Whether one of the slots that are in use, one bit each, took longer than `most` nanoseconds.
     pub fn hangs(&mut self, busy: u32, most: u64, now: u64) -> bool {
-        self.next = now.saturating_add(INTERVAL);
+        self.looks.looked(now);
         (0..SLOTS)
             .filter(|slot| busy & 1 << slot != 0)
             .fold(false, |hangs, slot| {
@@ -79,16 +59,5 @@ mod tests {
         watch.begins(3);
         assert!(!watch.hangs(1 << 3, 50, 57), "another one");
         assert!(!watch.hangs(1 << 3, 50, 5), "a clock that goes back");
-    }
-
-    #[test]
-    fn the_clock_is_asked_when_nothing_comes_or_after_many_answers() {
-        let mut watch = Watch::default();
-        let clock = || INTERVAL;
-        let asked = (0..2 * BUSY_LOOKS).filter(|_| watch.is_due(true, &clock).is_some());
-        assert_eq!(asked.count(), 2);
-        assert_eq!(watch.is_due(false, &clock), Some(INTERVAL));
-        watch.hangs(0, 1, INTERVAL);
-        assert_eq!(watch.is_due(false, &clock), None, "too soon");
     }
 }

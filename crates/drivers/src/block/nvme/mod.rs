@@ -50,15 +50,15 @@ pub use command::Status;
 pub use error::{Error, Lie};
 pub use queue::SLOTS as DEPTH;
 
+use crate::block::flight::{self, Flight, Requests, State, landed, refused};
 use crate::net::recovery::{Recovery, Remedy};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use command::Command;
-use core::mem;
 use device::WaitHandle;
-use device::block::{BlockError, BlockQueue, Buffers, Durability, Limits, Operation, Request};
-use hw::{DmaArena, Done, FromDevice, InFlight, Mmio};
+use device::block::{BlockError, BlockQueue, Durability, Limits, Operation, Request};
+use hw::{DmaArena, Done, Mmio};
 use identify::{Controller, Namespace};
 use init::{Ascent, Came};
 use pages::{Lists, PAGE};
@@ -77,26 +77,6 @@ const RANGE_BLOCKS_MAX: u64 = 1 << 16;
 const BUFFERS_MAX: usize = pages::TRANSFER_BYTES_MAX / PAGE;
 /// Looks at the device while it starts; more only if the clock stands still.
 const LOOKS_MAX: usize = 100_000_000;
-
-/// Requests on their way, of which a box moves.
-type Requests = Vec<Box<Request>>;
-
-/// A request that the device has.
-struct Flight {
-    /// The request, without its buffers.
-    request: Box<Request>,
-    /// The buffers of a transfer.
-    buffers: Option<InFlight<Buffers, FromDevice>>,
-}
-
-/// What the device is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Running,
-    /// On its way up, from wherever it is.
-    Rising,
-    GivenUp,
-}
 
 /// What went wrong so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -188,12 +168,8 @@ impl Driver {
     /// Gives the device what a request says.
     #[inline]
     fn give(&mut self, slot: usize, mut request: Box<Request>) -> Result<(), Box<Request>> {
-        let fail = |mut request: Box<Request>, error| {
-            request.result = Err(error);
-            Err(request)
-        };
         if let Err(error) = request.check(&self.limits, self.namespace.capacity) {
-            return fail(request, error);
+            return refused(request, error);
         }
         let Namespace {
             number, block_size, ..
@@ -211,7 +187,7 @@ impl Driver {
                 let parts = request.buffers.addresses(request.length);
                 let parts = parts.map(|(address, bytes)| (address.raw(), bytes));
                 let Ok(pages) = self.lists.describe(slot, parts) else {
-                    return fail(request, BlockError::Unsupported);
+                    return refused(request, BlockError::Unsupported);
                 };
                 let of = match request.operation {
                     Operation::Read => Command::read,
@@ -228,12 +204,9 @@ impl Driver {
         };
         let buffers = match moves {
             false => None,
-            true => match InFlight::lend(mem::take(&mut request.buffers)) {
-                Ok((buffers, _)) => Some(buffers),
-                Err(buffers) => {
-                    request.buffers = buffers;
-                    return fail(request, BlockError::Unsupported);
-                }
+            true => match flight::lend(&mut request) {
+                Ok(buffers) => buffers,
+                Err(error) => return refused(request, error),
             },
         };
         self.flights[slot] = Some(Flight { request, buffers });
@@ -343,26 +316,8 @@ impl Driver {
     /// What the device has it keeps: nobody knows whether it still reads and writes there.
     #[cold]
     fn abandon(&mut self, done: &mut Requests) {
-        let flights = self.flights.iter_mut().filter_map(Option::take);
-        done.extend(flights.map(|mut flight| {
-            flight.request.result = Err(BlockError::Gone);
-            flight.request
-        }));
+        done.extend(flight::abandoned(&mut self.flights));
     }
-}
-
-/// A request that is over, with its buffers.
-#[inline]
-fn landed(flight: Flight, word: &Done, result: Result<(), BlockError>) -> Box<Request> {
-    let Flight {
-        mut request,
-        buffers,
-    } = flight;
-    if let Some(buffers) = buffers {
-        request.buffers = buffers.done(word);
-    }
-    request.result = result;
-    request
 }
 
 /// What a status means to whoever made the request.
@@ -422,15 +377,12 @@ impl BlockQueue for Driver {
                 },
                 _ => None,
             };
-            let Some(mut request) = requests.pop_front() else {
+            let Some(request) = requests.pop_front() else {
                 break;
             };
             let given = match slot {
                 Some(slot) => self.give(slot, request),
-                None => {
-                    request.result = Err(BlockError::Gone);
-                    Err(request)
-                }
+                None => refused(request, BlockError::Gone),
             };
             if let Err(request) = given {
                 self.refused.push(request);
@@ -445,7 +397,7 @@ impl BlockQueue for Driver {
             State::Running => {
                 let looked = self.look(done).map_err(Error::Lie);
                 let is_due = match looked {
-                    Ok(answered) => self.watch.is_due(answered, &*self.clock),
+                    Ok(answered) => self.watch.looks.is_due(answered > 0, &*self.clock),
                     Err(_) => Some((self.clock)()),
                 };
                 if let Some(now) = is_due {

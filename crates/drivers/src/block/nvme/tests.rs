@@ -8,6 +8,7 @@ use alloc::vec;
 use core::cell::{Cell, RefCell};
 use device::BlockDevice;
 use device::block::Blocking;
+use device::block::Buffers;
 use hw::{DmaBuf, Reachable, leaked};
 use puppet::{CAPABILITIES, Puppet};
 

@@ -4,6 +4,7 @@
 //! away costs no look.
 
 use super::queue::SLOTS;
+use crate::block::looks::{INTERVAL, Looks};
 use crate::net::recovery::HEALTHY_NANOSECONDS;
 
 /// How long a command may take before it is aborted, in nanoseconds.
@@ -12,11 +13,6 @@ pub const COMMAND_NANOSECONDS: u64 = 5_000_000_000;
 pub const ABORT_NANOSECONDS: u64 = 2_000_000_000;
 /// Or one that is silent behind each reset would seem healthy in between.
 const _: () = assert!(COMMAND_NANOSECONDS + ABORT_NANOSECONDS + INTERVAL < HEALTHY_NANOSECONDS);
-
-/// From one look at all commands to the next, in nanoseconds.
-const INTERVAL: u64 = 100_000_000;
-/// Looks that found answers, from one look at the clock to the next.
-const BUSY_LOOKS: usize = 64;
 
 /// What is to be done about the commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +33,7 @@ pub struct Watch {
     /// Slots whose commands are being aborted, one bit each.
     aborting: u32,
     /// When to look next.
-    next: u64,
-    busy_looks: usize,
+    pub looks: Looks,
 }
 
 impl Watch {
@@ -49,24 +44,9 @@ impl Watch {
         self.aborting &= !(1 << slot);
     }
 
-    /// Whether to look at the commands, and the time if so: after a look that found so many
-    /// answers.
-    #[inline]
-    pub fn is_due(&mut self, answered: usize, clock: &dyn Fn() -> u64) -> Option<u64> {
-        if answered > 0 {
-            self.busy_looks += 1;
-            if self.busy_looks < BUSY_LOOKS {
-                return None;
-            }
-        }
-        self.busy_looks = 0;
-        let now = clock();
-        (now >= self.next).then_some(now)
-    }
-
     /// Looks at the slots that are in use, one bit each.
     pub fn look(&mut self, busy: u32, now: u64) -> Verdict {
-        self.next = now.saturating_add(INTERVAL);
+        self.looks.looked(now);
         let mut verdict = Verdict::Well;
         for slot in (0..SLOTS).filter(|slot| busy & 1 << slot != 0) {
             let since = *self.since[slot].get_or_insert(now);
@@ -108,19 +88,5 @@ mod tests {
         assert_eq!(watch.look(1 << 3, over), Verdict::Hangs);
         watch.begins(3);
         assert_eq!(watch.look(1 << 3, over), Verdict::Well, "another one");
-    }
-
-    #[test]
-    fn the_clock_is_asked_when_nothing_comes_or_after_many_answers() {
-        let mut watch = Watch::default();
-        let clock = || INTERVAL;
-        let asked = (0..2 * BUSY_LOOKS).filter(|_| watch.is_due(1, &clock).is_some());
-        assert_eq!(asked.count(), 2);
-        assert_eq!(watch.is_due(0, &clock), Some(INTERVAL));
-        watch.look(0, INTERVAL);
-        assert_eq!(watch.is_due(0, &clock), None, "too soon");
-        assert_eq!(watch.is_due(0, &|| u64::MAX), Some(u64::MAX));
-        watch.look(0, u64::MAX);
-        assert_eq!(watch.is_due(0, &|| 5), None, "a clock that goes back");
     }
 }
