@@ -222,15 +222,21 @@ pub(crate) fn words(folder: &Path) -> [OsString; 7] {
     [NGINX.into(), p, folder, c, configuration, e, errors]
 }
 
-fn nginx(folder: &Path) -> Result<Served, contender::Error> {
-    let mut served = Served::linux()?;
+pub(crate) fn nginx(folder: &Path) -> Result<Served, contender::Error> {
     let mut nginx = Command::new(NGINX);
-    nginx.args(&words(folder)[1..]).stdin(Stdio::null());
+    nginx.args(&words(folder)[1..]);
+    behind_cable(nginx)
+}
+
+/// A program behind a cable.
+pub(crate) fn behind_cable(mut program: Command) -> Result<Served, contender::Error> {
+    let mut served = Served::linux()?;
+    program.stdin(Stdio::null());
     let started = match &served.server {
-        Some(segment) => segment.run(|| nginx.spawn()),
-        None => nginx.spawn(),
+        Some(segment) => segment.run(|| program.spawn()),
+        None => program.spawn(),
     };
-    let failed = |error| contender::Error::Spawn(PathBuf::from(NGINX), error);
+    let failed = |error| contender::Error::Spawn(program.get_program().into(), error);
     served.process = Some(started.map_err(failed)?.into());
     Ok(served)
 }

@@ -9,14 +9,12 @@
 //! The second is what a relay from sockets of unix(7) to the host's TCP does. CPU time is that of
 //! the whole machine, the client's included.
 
-use crate::http::{CLOSE, FILE, PORT, load_of, prepare, spread_ports, words};
+use crate::http::{CLOSE, FILE, PORT, behind_cable, load_of, nginx, prepare, spread_ports, words};
 use crate::plan::Plan;
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::{CLIENT, INTERFACE, Served, at};
 use crate::turn::Error;
-use linux::link::{self, Side};
-use rustix::io::{FdFlags, fcntl_setfd};
-use std::os::fd::OwnedFd;
+use linux::link;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
@@ -92,13 +90,6 @@ impl Programs {
     }
 }
 
-/// nginx, and what is between it and the client.
-struct Running {
-    /// Ends first.
-    _nginx: Process,
-    served: Served,
-}
-
 /// Takes all measurements, `say`ing how far it is. `folder` is for files of nginx and wrk; it must
 /// not exist.
 ///
@@ -119,19 +110,15 @@ pub fn measure(
         let name = CONTENDERS[index];
         say(&format!("round {} of {}: {name}", round + 1, plan.rounds));
         let running = match name {
-            OURS => on_stack(programs, folder),
-            HOSTS => behind_cable(&programs.outboard, &["proxy", "--net=host", "--"], folder),
-            _ => behind_cable(Path::new("/usr/bin/env"), &[], folder),
+            OURS => on_stack(programs, folder).map(|(served, nginx)| (served, Some(nginx))),
+            HOSTS => on_host(programs, folder).map(|served| (served, None)),
+            _ => nginx(folder).map(|served| (served, None)),
         };
-        let running = running.map_err(|error| Error::Contender(name, error))?;
-        take(
-            &running.served,
-            plan.window,
-            folder,
-            &mut |measure, value| {
-                samples.add(measure, name, round, value);
-            },
-        )
+        // It ends before the stack does.
+        let (served, _nginx) = running.map_err(|error| Error::Contender(name, error))?;
+        take(&served, plan.window, folder, &mut |measure, value| {
+            samples.add(measure, name, round, value);
+        })
         .map_err(|error| Error::Measure(name, REQUESTS, error))?;
     }
     Ok(samples)
@@ -166,13 +153,13 @@ fn take(
     Ok(())
 }
 
-/// nginx on the sockets of a stack in an image, which is jailed.
-fn on_stack(programs: &Programs, folder: &Path) -> Result<Running, contender::Error> {
+/// nginx, on the sockets of a stack in an image, which is jailed.
+fn on_stack(programs: &Programs, folder: &Path) -> Result<(Served, Process), contender::Error> {
     let client = Segment::new()?;
     let tap = client.tap(INTERFACE, true, at(CLIENT))?;
     let io = |error: io::Error| contender::Error::Spawn(programs.outboard.clone(), error);
     let [theirs, ours] = link::make([SLOTS; 2]).map_err(io)?;
-    inherit(&theirs).and_then(|()| inherit(&ours)).map_err(io)?;
+    theirs.inherit().and_then(|()| ours.inherit()).map_err(io)?;
     let link = format!("--link:app={}", theirs.value());
     let options = ["--host=spt", MEMORY, &link];
     let port = Port::tap(tap);
@@ -184,42 +171,20 @@ fn on_stack(programs: &Programs, folder: &Path) -> Result<Running, contender::Er
         .args(words(folder))
         .stdin(Stdio::null())
         .spawn();
-    Ok(Running {
-        _nginx: nginx.map_err(io)?.into(),
-        served: Served {
-            process: Some(process),
-            nic: None,
-            client,
-            server: None,
-        },
-    })
-}
-
-/// Has programs that are started have this end.
-fn inherit(side: &Side) -> io::Result<()> {
-    let all: [&OwnedFd; 4] = [&side.own, &side.peer, &side.bell, &side.peer_bell];
-    for descriptor in all {
-        fcntl_setfd(descriptor, FdFlags::empty())?;
-    }
-    Ok(())
-}
-
-/// nginx behind a cable, started by `program` with these words in front of its own.
-fn behind_cable(
-    program: &Path,
-    front: &[&str],
-    folder: &Path,
-) -> Result<Running, contender::Error> {
-    let served = Served::linux()?;
-    let mut nginx = Command::new(program);
-    nginx.args(front).args(words(folder)).stdin(Stdio::null());
-    let started = match &served.server {
-        Some(segment) => segment.run(|| nginx.spawn()),
-        None => nginx.spawn(),
+    let served = Served {
+        process: Some(process),
+        nic: None,
+        client,
+        server: None,
     };
-    let failed = |error| contender::Error::Spawn(program.to_owned(), error);
-    Ok(Running {
-        _nginx: started.map_err(failed)?.into(),
-        served,
-    })
+    Ok((served, nginx.map_err(io)?.into()))
+}
+
+/// nginx on the host's sockets, by the way of programs on a stack's.
+fn on_host(programs: &Programs, folder: &Path) -> Result<Served, contender::Error> {
+    let mut nginx = Command::new(&programs.outboard);
+    nginx
+        .args(["proxy", "--net=host", "--"])
+        .args(words(folder));
+    behind_cable(nginx)
 }

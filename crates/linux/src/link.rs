@@ -3,6 +3,7 @@
 use crate::{event, memory};
 use abi::link::file_bytes;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::{FdFlags, fcntl_setfd};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -24,6 +25,17 @@ impl Side {
     /// The numbers of its descriptors.
     pub fn descriptors(&self) -> [i32; 4] {
         [&self.own, &self.peer, &self.bell, &self.peer_bell].map(AsRawFd::as_raw_fd)
+    }
+
+    /// Has programs that are started inherit the descriptors.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn inherit(&self) -> io::Result<()> {
+        for descriptor in [&self.own, &self.peer, &self.bell, &self.peer_bell] {
+            fcntl_setfd(descriptor, FdFlags::empty())?;
+        }
+        Ok(())
     }
 
     /// The value of the option that gives this end to a tender that inherits the descriptors.

@@ -1,14 +1,14 @@
 //! The host's own sockets in the place of a stack's: what is left then is what the proxy itself
 //! costs, and does.
 
-use crate::reactor::{Reactor, Watched};
+use crate::link::now;
+use crate::reactor::{self, Reactor, Watched};
 use crate::run::Below;
 use bytes::Bytes;
 use net::socket::{Connected, Datagrams, Error, Listener, Sockets, Stream};
 use net::tcp::queues::Payload;
 use ports::Instant;
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, Event};
+use rustix::event::epoll::Event;
 use rustix::io::Errno;
 use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_keepalive, set_socket_linger, set_socket_reuseaddr,
@@ -288,21 +288,7 @@ impl Below for Host {
         deadline: Option<Instant>,
         events: &mut Vec<Event>,
     ) -> io::Result<()> {
-        let timeout = deadline.map(|deadline| {
-            let left = deadline - crate::run::now();
-            Timespec::try_from(left).unwrap_or(Timespec {
-                tv_sec: 1,
-                tv_nsec: 0,
-            })
-        });
         events.clear();
-        match epoll::wait(
-            epoll,
-            rustix::buffer::spare_capacity(events),
-            timeout.as_ref(),
-        ) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
+        Ok(reactor::wait(epoll, deadline, now(), events)?)
     }
 }

@@ -271,42 +271,44 @@ impl<S: Sockets + 'static> House<S> {
         self.hold_all(caller, async move { Some(work.await) });
     }
 
-    /// The same for work that no signal interrupts, as Linux has it.
-    pub fn hold_firmly(
-        self: &Rc<Self>,
-        caller: Caller,
-        work: impl Future<Output = Result<i64, Errno>> + 'static,
-    ) {
-        if self.held.get() >= HELD_MAX {
-            return caller.finish(Err(Errno::NOBUFS));
-        }
-        self.held.set(self.held.get() + 1);
-        let house = self.clone();
-        self.spawner.spawn(async move {
-            caller.finish(work.await);
-            house.held.set(house.held.get() - 1);
-        });
-    }
-
-    /// The same as [`Self::hold`] for work that may have answered already.
+    /// The same for work that may have answered already.
     pub fn hold_all(
         self: &Rc<Self>,
         caller: Caller,
         work: impl Future<Output = Option<Result<i64, Errno>>> + 'static,
     ) {
-        if self.held.get() >= HELD_MAX {
-            return caller.finish(Err(Errno::NOBUFS));
-        }
-        self.held.set(self.held.get() + 1);
         let house = self.clone();
-        self.spawner.spawn(async move {
-            let interrupted = house.interrupted(&caller);
+        self.wait_for(caller, async move |caller: &Caller| {
+            let interrupted = house.interrupted(caller);
             match select(pin!(work), pin!(interrupted)).await {
                 Either::First(Some(result)) => caller.finish(result),
                 Either::First(None) => {}
                 Either::Second(Some(signal)) => caller.interrupt(signal),
                 Either::Second(None) => {}
             }
+        });
+    }
+
+    /// The same as [`Self::hold`] for work that no signal interrupts, as Linux has it.
+    pub fn hold_firmly(
+        self: &Rc<Self>,
+        caller: Caller,
+        work: impl Future<Output = Result<i64, Errno>> + 'static,
+    ) {
+        self.wait_for(caller, async move |caller: &Caller| {
+            caller.finish(work.await)
+        });
+    }
+
+    /// Has a task answer a call, unless too many wait.
+    fn wait_for(self: &Rc<Self>, caller: Caller, answer: impl AsyncFnOnce(&Caller) + 'static) {
+        if self.held.get() >= HELD_MAX {
+            return caller.finish(Err(Errno::NOBUFS));
+        }
+        self.held.set(self.held.get() + 1);
+        let house = self.clone();
+        self.spawner.spawn(async move {
+            answer(&caller).await;
             house.held.set(house.held.get() - 1);
         });
     }

@@ -3,6 +3,9 @@
 //! A task tries first, and waits if the kernel has nothing. What becomes ready in between stays in
 //! the set until it is asked for, so no waker comes too late.
 
+use ports::Instant;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -13,6 +16,31 @@ use std::task::{Context, Poll, Waker};
 
 /// Events that are taken from the set at once.
 pub const EVENTS_MAX: usize = 256;
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+/// Waits in a set of epoll(7) until something of it is ready, which is put behind `events`, a
+/// signal comes, or the deadline has passed; for ever if there is none.
+///
+/// # Errors
+/// What the kernel says.
+pub fn wait(
+    epoll: BorrowedFd<'_>,
+    deadline: Option<Instant>,
+    now: Instant,
+    events: &mut Vec<Event>,
+) -> Result<(), Errno> {
+    let left = deadline.map(|at| at.0.saturating_sub(now.0));
+    let left = left.map(|left| Timespec {
+        tv_sec: (left / SECOND).cast_signed(),
+        tv_nsec: (left % SECOND).cast_signed(),
+    });
+    events.reserve(EVENTS_MAX);
+    match epoll::wait(epoll, spare_capacity(events), left.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
 
 /// The set.
 pub struct Reactor {

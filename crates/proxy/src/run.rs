@@ -3,8 +3,9 @@
 use crate::calls;
 use crate::house::{Counts, House, Refused};
 use crate::jail;
+use crate::link::now;
 use crate::reactor::{EVENTS_MAX, Reactor};
-use crate::start::{Reason, Started};
+use crate::start::{Reason, Started, as_shell};
 use crate::unix::is_ready;
 use linux::process::Child;
 use linux::signal::Held;
@@ -23,8 +24,6 @@ use std::time::Duration;
 
 /// Calls that are answered before others have their turn.
 const CALLS_PER_TURN: usize = 64;
-/// The shell's status of a program that a signal has ended, less the signal.
-const BY_SIGNAL: i32 = 128;
 /// How long what was written may take to leave once the program has ended.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 /// What the epoll set says of calls, and of signals.
@@ -78,11 +77,6 @@ pub struct Ended {
     pub refused: Vec<(Refused, u64)>,
     /// Sockets that were left: those of whatever the program has left behind.
     pub sockets: usize,
-}
-
-/// The time since some moment: `CLOCK_MONOTONIC`.
-pub fn now() -> Instant {
-    crate::link::now()
 }
 
 /// Lets a program begin, and answers it until it ends. Its sockets are those of `net`, which rests
@@ -217,8 +211,7 @@ fn heed(held: &Held, keeper: &Child) -> Option<i32> {
             continue;
         }
         if let Ok(Some((_, status))) = waitpid(Some(keeper), WaitOptions::NOHANG) {
-            let by_signal = status.terminating_signal().map(|number| BY_SIGNAL + number);
-            return status.exit_status().or(by_signal);
+            return Some(as_shell(status));
         }
     }
     None

@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, WaitStatus};
 use rustix::process::{pidfd_getfd, pidfd_open, waitpid};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -403,14 +403,20 @@ fn attend(child: &Child, held: &Held) -> io::Result<i32> {
         // As many as have ended: one signal may stand for several.
         while let Ok(Some((ended, status))) = waitpid(None, WaitOptions::NOHANG) {
             if Some(ended) == program {
-                let by_signal = || status.terminating_signal().map(|number| BY_SIGNAL + number);
-                return Ok(status
-                    .exit_status()
-                    .or_else(by_signal)
-                    .unwrap_or(NOT_STARTED));
+                return Ok(as_shell(status));
             }
         }
     }
+}
+
+/// How a process has ended, as a shell says it: its status, or 128 and the signal.
+pub(crate) fn as_shell(status: WaitStatus) -> i32 {
+    let by_signal = || status.terminating_signal().map(|number| BY_SIGNAL + number);
+    // It is not asked for those that were only stopped.
+    status
+        .exit_status()
+        .or_else(by_signal)
+        .unwrap_or(NOT_STARTED)
 }
 
 /// The program, from its first instruction on.

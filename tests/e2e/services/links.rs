@@ -8,7 +8,6 @@ use crate::harness::process::{Ended, Running, run, start};
 use crate::harness::programs;
 use libtest_mimic::{Failed, Trial};
 use linux::link::{self, Side};
-use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -20,7 +19,7 @@ use testbed::meter::cpu_time;
 use testbed::segment::Segment;
 
 /// Slots of each end, as the manifests say by saying nothing.
-const SLOTS: [usize; 2] = [image::manifest::SLOTS as usize; 2];
+pub const SLOTS: [usize; 2] = [image::manifest::SLOTS as usize; 2];
 /// How often each image is killed in turn.
 const KILLS: usize = 5;
 /// The same where all instructions are interpreted.
@@ -157,7 +156,7 @@ impl<'a> Joined<'a> {
 }
 
 /// Kills it, and waits until it has let go of all that it had.
-fn kill(running: &mut Running) {
+pub fn kill(running: &mut Running) {
     running.signal(Signal::KILL);
     while running.is_alive() {
         std::thread::sleep(Duration::from_millis(1));
@@ -165,12 +164,10 @@ fn kill(running: &mut Running) {
 }
 
 /// A link whose descriptors programs that are started inherit.
-fn inherited(slots: [usize; 2]) -> Result<[Side; 2], Failed> {
+pub fn inherited(slots: [usize; 2]) -> Result<[Side; 2], Failed> {
     let sides = link::make(slots)?;
     for side in &sides {
-        for fd in [&side.own, &side.peer, &side.bell, &side.peer_bell] {
-            fcntl_setfd(fd, FdFlags::empty())?;
-        }
+        side.inherit()?;
     }
     Ok(sides)
 }

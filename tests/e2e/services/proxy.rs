@@ -4,6 +4,7 @@
 //!   test --- wan0 === stack === link === outboard proxy --- the program
 //! ```
 
+use super::links::{SLOTS, inherited, kill};
 use super::{PLAIN, SERVICE, Served, tap, tender};
 use crate::harness::build::{Images, root};
 use crate::harness::network::Network;
@@ -12,8 +13,7 @@ use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
 use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
-use linux::link::{self, Side};
-use rustix::io::{FdFlags, fcntl_setfd};
+use linux::link::Side;
 use rustix::process::Signal;
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -82,12 +82,7 @@ impl<'a> Stack<'a> {
     fn new(images: &'a Images) -> Result<Self, Failed> {
         let segment = Segment::new()?;
         let tap = tap(&segment, &PLAIN)?;
-        let sides = link::make([image::manifest::SLOTS as usize; 2])?;
-        for side in &sides {
-            for fd in [&side.own, &side.peer, &side.bell, &side.peer_bell] {
-                fcntl_setfd(fd, FdFlags::empty())?;
-            }
-        }
+        let sides = inherited(SLOTS)?;
         let running = Self::start(images, &tap, &sides[0])?;
         Ok(Self {
             images,
@@ -112,10 +107,7 @@ impl<'a> Stack<'a> {
 
     /// The stack is killed, and the next one has its tap and its link.
     fn restart(&mut self) -> Result<(), Failed> {
-        self.served.running.signal(Signal::KILL);
-        while self.served.running.is_alive() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        kill(&mut self.served.running);
         self.served.running = Self::start(self.images, &self.tap, &self.sides[0])?;
         Ok(())
     }

@@ -81,19 +81,7 @@ impl Held {
     /// # Errors
     /// What the kernel says.
     pub fn wait(&self) -> io::Result<Signal> {
-        loop {
-            // SAFETY: the set is ours; a null pointer stands for no interest in details.
-            let signal = unsafe { libc::sigwaitinfo(&raw const self.set, null_mut()) };
-            match Signal::from_named_raw(signal) {
-                Some(signal) => return Ok(signal),
-                None => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        return Err(error);
-                    }
-                }
-            }
-        }
+        Ok(self.wait_sent()?.0)
     }
 
     /// A descriptor that is ready for reading while one of them waits; [`Self::take`] takes it.
@@ -150,11 +138,7 @@ impl Held {
 
     /// Takes the next of them, if one waits.
     pub fn take(&self) -> Option<Signal> {
-        // SAFETY: all-zero bytes are a time: none.
-        let none: libc::timespec = unsafe { zeroed() };
-        // SAFETY: set and time are ours; a null pointer stands for no interest in details.
-        let it = unsafe { libc::sigtimedwait(&raw const self.set, null_mut(), &raw const none) };
-        Signal::from_named_raw(it)
+        Some(self.take_sent()?.0)
     }
 
     /// Lets those signals through that went through before.

@@ -6,7 +6,7 @@
 
 use super::build::built;
 use super::error::Error;
-use super::system::{FILE, Folder, System};
+use super::system::{FILE, Folder, System, wired};
 use serde::Serialize;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -16,7 +16,6 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
-use testbed::segment::{Address, Segment};
 use testbed::{privilege, table};
 
 /// Folders of the appliances in the repository, a manifest of each, and what it becomes.
@@ -106,17 +105,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
          {} times.",
         options.kills
     );
-    let network = |error: testbed::segment::Error| Error::Contender(error.into());
-    let segment = Segment::new().map_err(network)?;
-    let address = Address {
-        ip: CLIENT,
-        prefix: 24,
-        mtu: 1500,
-    };
-    let tap = segment.tap(TAP, true, address).map_err(network)?;
-    let kept = linux::interface::persist(&tap);
-    kept.map_err(|e| Error::Io("cannot keep a tap", e))?;
-    drop(tap);
+    let segment = wired(TAP, CLIENT)?;
     let report = segment.run(|| show(options, &firewall, &stack))?;
     match options.json {
         true => println!("{}", serde_json::json!(report)),

@@ -6,6 +6,7 @@ use outboard::up::status::Status;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 use std::fs::{self, DirBuilder, File};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,12 +14,32 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{env, io};
 use testbed::meter::only_child;
+use testbed::segment::{Address, Segment};
 
 /// The file of components.
 pub const FILE: &str = "system.toml";
 /// How long components may take to be up, and what is ended to be gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(1);
+
+/// A network of its own, in which this host is `address`, with a tap for a component that goes on
+/// while nobody has it.
+///
+/// # Errors
+/// It cannot be made.
+pub fn wired(tap: &str, address: Ipv4Addr) -> Result<Segment, Error> {
+    let network = |error: testbed::segment::Error| Error::Contender(error.into());
+    let segment = Segment::new().map_err(network)?;
+    let address = Address {
+        ip: address,
+        prefix: 24,
+        mtu: 1500,
+    };
+    let made = segment.tap(tap, true, address).map_err(network)?;
+    let kept = linux::interface::persist(&made);
+    kept.map_err(|e| Error::Io("cannot keep a tap", e))?;
+    Ok(segment)
+}
 
 /// A folder for a system, in memory, that nobody else can read; it goes with this.
 pub struct Folder(PathBuf);

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Slots of a program's end of its link.
-pub const SLOTS: usize = 128;
+pub const SLOTS: usize = image::manifest::SLOTS as usize;
 /// What a program has of the environment of whoever has typed `outboard up`.
 const INHERITED: [&str; 9] = [
     "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "USER", "LOGNAME",

@@ -1,17 +1,14 @@
 //! What a host does for the port of a link, where the host is this process.
 
-use super::{EVENTS_MAX, nanoseconds};
+use super::nanoseconds;
+use crate::reactor;
 use device::Netif;
 use linux::call::again;
 use ports::{Errno, Handle, Host, Instant, Network, TapPort};
-use rustix::event::Timespec;
-use rustix::event::epoll::{self, Event};
+use rustix::event::epoll::Event;
 use rustix::time::ClockId;
 use std::cell::{Cell, RefCell};
-use std::os::fd::OwnedFd;
-
-/// Nanoseconds of a second.
-const SECOND: u64 = 1_000_000_000;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// This process as a host.
 pub(super) struct Machine {
@@ -73,20 +70,11 @@ impl Machine {
     /// Waits for events of the set. A signal ends it: whoever has a handler looks what it has done.
     fn look(&self, deadline: Option<Instant>) {
         self.has_looked.set(true);
-        let left = deadline.map(|at| match at {
-            Instant::PAST => 0,
-            Instant(at) => at.saturating_sub(self.monotonic()),
-        });
-        let left = left.map(|left| Timespec {
-            tv_sec: (left / SECOND).cast_signed(),
-            tv_nsec: (left % SECOND).cast_signed(),
-        });
+        let now = Instant(self.monotonic());
         let mut events = self.events.borrow_mut();
-        events.reserve(EVENTS_MAX);
-        let room = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&self.epoll, room, left.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => self.failed.set(Some(errno)),
+        let waited = reactor::wait(self.epoll.as_fd(), deadline, now, &mut events);
+        if let Err(errno) = waited {
+            self.failed.set(Some(errno));
         }
         events.retain(|event| event.data.u64() != self.bell);
     }

@@ -15,6 +15,7 @@ mod reason;
 #[cfg(test)]
 mod tests;
 
+pub use crate::reactor::EVENTS_MAX;
 pub use reason::Reason;
 
 use abi::extension::HostInfo;
@@ -39,8 +40,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const NAME: &str = "sockets";
 /// The MAC address of a port whose frames carry sockets: nobody ever looks at it.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0];
-/// Events of the caller's set that one wait tells.
-pub const EVENTS_MAX: usize = 64;
 
 /// An end of a link. What it holds stays until this process ends.
 pub struct End {

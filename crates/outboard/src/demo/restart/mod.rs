@@ -10,7 +10,7 @@ mod traffic;
 
 use super::build::built;
 use super::error::Error;
-use super::system::System;
+use super::system::{System, wired};
 use judge::{Connections, Report};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,6 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 use system::{COMPONENTS, Images, STACK, TAP};
 use testbed::privilege;
-use testbed::segment::{Address, Segment};
 
 /// Folders of the appliances in the repository, a manifest of each, and what it becomes.
 const FIREWALL: &str = "unikernels/firewall";
@@ -85,17 +84,7 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
          {kills} kills, one each {:?}.",
         options.pause()
     );
-    let network = |error: testbed::segment::Error| Error::Contender(error.into());
-    let segment = Segment::new().map_err(network)?;
-    let address = Address {
-        ip: Ipv4Addr::new(10, 0, 0, 1),
-        prefix: 24,
-        mtu: 1500,
-    };
-    let tap = segment.tap(TAP, true, address).map_err(network)?;
-    let kept = linux::interface::persist(&tap);
-    kept.map_err(|e| Error::Io("cannot keep a tap", e))?;
-    drop(tap);
+    let segment = wired(TAP, Ipv4Addr::new(10, 0, 0, 1))?;
     let report = segment.run(|| show(options, &images))?;
     match options.json {
         true => println!("{}", serde_json::json!(report)),
