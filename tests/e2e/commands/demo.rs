@@ -114,12 +114,42 @@ fn files(images: &Images) -> Result<(), Failed> {
 }
 
 fn program(images: &Images) -> Command {
+    killing(images, "program")
+}
+
+/// A demonstration that kills each of its components once.
+fn killing(images: &Images, which: &str) -> Command {
     let mut demo = Command::new(images.program("outboard"));
-    demo.args(["demo", "program", "--kills=1", "--json"]);
-    let image = images.appliance("stack", "-link");
+    let image = images.appliance("echo", "-kept");
     let folder = image.parent().unwrap_or(Path::new("."));
-    demo.arg(format!("--images={}", folder.display()));
+    kills_once(&mut demo, which, folder);
     demo
+}
+
+fn kills_once(outboard: &mut Command, which: &str, images: &Path) {
+    outboard.args(["demo", which, "--kills=1", "--json"]);
+    outboard.arg(format!("--images={}", images.display()));
+}
+
+/// The same for an ordinary user, who has these images and this program alone.
+fn killing_as_user(
+    images: &Images,
+    which: &str,
+    of: &[(&str, &str)],
+    holds: fn(&mut Command) -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let folder = TemporaryFolder::new("demo")?;
+    for (appliance, variant) in of {
+        let image = images.appliance(appliance, variant);
+        let name = image.file_name().ok_or("a file has a name")?;
+        fs::copy(&image, folder.path.join(name))?;
+    }
+    let program = folder.path.join("outboard");
+    fs::copy(images.program("outboard"), &program)?;
+    let mut command = user::ordinary(&folder.path)?;
+    command.arg(program);
+    kills_once(&mut command, which, &folder.path);
+    holds(&mut command)
 }
 
 /// No request fails by the firewall's end, and whoever else is killed is there again.
@@ -137,29 +167,12 @@ fn stock_program(demo: &mut Command) -> Result<(), Failed> {
 }
 
 fn ordinary_program(images: &Images) -> Result<(), Failed> {
-    let folder = TemporaryFolder::new("demo")?;
-    for (appliance, variant) in [("firewall", "-kept"), ("stack", "-link")] {
-        let image = images.appliance(appliance, variant);
-        let name = image.file_name().ok_or("a file has a name")?;
-        fs::copy(&image, folder.path.join(name))?;
-    }
-    let program = folder.path.join("outboard");
-    fs::copy(images.program("outboard"), &program)?;
-    let mut command = user::ordinary(&folder.path)?;
-    command
-        .arg(program)
-        .args(["demo", "program", "--kills=1", "--json"])
-        .arg(format!("--images={}", folder.path.display()));
-    stock_program(&mut command)
+    let of = [("firewall", "-kept"), ("stack", "-link")];
+    killing_as_user(images, "program", &of, stock_program)
 }
 
 fn restart(images: &Images) -> Command {
-    let mut demo = Command::new(images.program("outboard"));
-    demo.args(["demo", "restart", "--kills=1", "--json"]);
-    let image = images.appliance("echo", "-kept");
-    let folder = image.parent().unwrap_or(Path::new("."));
-    demo.arg(format!("--images={}", folder.display()));
-    demo
+    killing(images, "restart")
 }
 
 /// No connection is lost, bytes come back, and datagrams come through behind each kill.
@@ -242,24 +255,12 @@ fn ordinary_user(images: &Images) -> Result<(), Failed> {
             .arg(copy(image)?);
         holds(&mut command)?;
     }
-    let folder = TemporaryFolder::new("demo")?;
-    for (appliance, variant) in [
+    let of = [
         ("firewall", "-link"),
         ("firewall", "-links-kept"),
         ("echo", "-kept"),
-    ] {
-        let image = images.appliance(appliance, variant);
-        let name = image.file_name().ok_or("a file has a name")?;
-        fs::copy(&image, folder.path.join(name))?;
-    }
-    let program = folder.path.join("outboard");
-    fs::copy(images.program("outboard"), &program)?;
-    let mut command = user::ordinary(&folder.path)?;
-    command
-        .arg(program)
-        .args(["demo", "restart", "--kills=1", "--json"])
-        .arg(format!("--images={}", folder.path.display()));
-    restarts(&mut command)
+    ];
+    killing_as_user(images, "restart", &of, restarts)
 }
 
 fn ordinary_gateway(images: &Images) -> Result<(), Failed> {

@@ -52,6 +52,24 @@ pub fn fill_and_compare(disk: &mut dyn BlockDevice) {
     println!("SUCCESS");
 }
 
+/// Writes more than one transfer, with zeroes in its second block, flushes, and reads it back;
+/// which bytes these are, from where on and how many.
+pub fn write_flush_and_compare(disk: &mut dyn BlockDevice) -> (u64, u64) {
+    let (size, capacity) = (disk.block_size() as u64, disk.capacity());
+    // Over the end of a buffer.
+    let length = (capacity - 2 * size).min(300 << 10) / size * size;
+    let bytes: vec::Vec<_> = (0..length).map(|at| (at / 7 + at / 512) as u8).collect();
+    disk.write(size, &bytes).expect("write");
+    disk.write_zeroes(2 * size, size).expect("write zeroes");
+    disk.flush().expect("flush");
+    let mut found = vec![1; bytes.len()];
+    disk.read(size, &mut found).expect("read");
+    let (zeros, rest) = found.split_at(2 * size as usize);
+    assert!(zeros[size as usize..].iter().all(|byte| *byte == 0));
+    assert!(*rest == bytes[2 * size as usize..]);
+    (size, length)
+}
+
 /// Bytes that are asked for each time: more than a request has.
 const DRAWN_BYTES: usize = 256;
 /// Different bytes of so many random ones: fewer come once in more than 10^20 times.

@@ -9,6 +9,7 @@
 mod each;
 pub mod mutations;
 mod parts;
+mod requests;
 pub mod seeds;
 
 pub use each::{ALL, Target};

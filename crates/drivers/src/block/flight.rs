@@ -35,9 +35,9 @@ pub fn refused<T>(mut request: Box<Request>, error: BlockError) -> Result<T, Box
 
 /// The buffers of a request that is a transfer, for the device.
 #[inline]
-pub fn lend(request: &mut Request) -> Result<Option<InFlight<Buffers, FromDevice>>, BlockError> {
+pub fn lend(request: &mut Request) -> Result<InFlight<Buffers, FromDevice>, BlockError> {
     match InFlight::lend(mem::take(&mut request.buffers)) {
-        Ok((buffers, _)) => Ok(Some(buffers)),
+        Ok((buffers, _)) => Ok(buffers),
         Err(buffers) => {
             request.buffers = buffers;
             Err(BlockError::Unsupported)

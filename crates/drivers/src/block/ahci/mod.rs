@@ -206,7 +206,7 @@ impl Driver {
         };
         let buffers = match request.operation {
             Operation::Read | Operation::Write => match flight::lend(&mut request) {
-                Ok(buffers) => buffers,
+                Ok(buffers) => Some(buffers),
                 Err(error) => return refused(request, error),
             },
             Operation::Flush | Operation::Discard | Operation::WriteZeroes => None,

@@ -205,7 +205,7 @@ impl Driver {
         let buffers = match moves {
             false => None,
             true => match flight::lend(&mut request) {
-                Ok(buffers) => buffers,
+                Ok(buffers) => Some(buffers),
                 Err(error) => return refused(request, error),
             },
         };
