@@ -2,6 +2,7 @@
 
 use super::build::built;
 use super::error::Error;
+use super::shown;
 use rustix::io::FdFlags;
 use serde::Serialize;
 use std::io::{self, Read, Write};
@@ -105,15 +106,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
         requests_per_second,
         held,
     };
-    match options.json {
-        true => println!("{}", serde_json::json!(report)),
-        false => print!("{}", text(&report)),
-    }
-    Ok(if held {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let text = || text(&report);
+    Ok(shown(options.json, &report, text, held))
 }
 
 /// The image behind a tap of `client`, with these options of the tender beside.

@@ -17,6 +17,7 @@ mod system;
 
 use error::Error;
 use firewall::Ports;
+use serde::Serialize;
 use std::process::ExitCode;
 
 /// `outboard demo`.
@@ -79,6 +80,23 @@ enum Demo {
     /// unprivileged user namespaces work, and leaves nothing behind. The exit status is 0 if each
     /// file was the same everywhere, and no checker found anything.
     Files(files::Options),
+}
+
+/// Prints what was shown, as JSON or as `text`; the exit status, by whether all `held`.
+fn shown(
+    json: bool,
+    report: &impl Serialize,
+    text: impl FnOnce() -> String,
+    held: bool,
+) -> ExitCode {
+    match json {
+        true => println!("{}", serde_json::json!(report)),
+        false => print!("{}", text()),
+    }
+    match held {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }
 
 /// Runs the demonstration.

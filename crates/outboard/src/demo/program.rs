@@ -6,6 +6,7 @@
 
 use super::build::built;
 use super::error::Error;
+use super::shown;
 use super::system::{FILE, Folder, System, wired};
 use serde::Serialize;
 use std::fs;
@@ -107,14 +108,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     );
     let segment = wired(TAP, CLIENT)?;
     let report = segment.run(|| show(options, &firewall, &stack))?;
-    match options.json {
-        true => println!("{}", serde_json::json!(report)),
-        false => print!("{}", report.text()),
-    }
-    Ok(match report.held {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    let text = || report.text();
+    Ok(shown(options.json, &report, text, report.held))
 }
 
 /// The images of the firewall and the stack: built, unless they are given.

@@ -6,6 +6,7 @@ mod stock;
 use super::build::built;
 use super::error::Error;
 use super::http;
+use super::shown;
 use super::system::Folder;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -137,14 +138,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     }
     let held = checks.iter().all(|check| check.held);
     let report = Report { checks, held };
-    match options.json {
-        true => println!("{}", serde_json::json!(report)),
-        false => print!("{}", text(&report)),
-    }
-    Ok(match held {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    let text = || text(&report);
+    Ok(shown(options.json, &report, text, held))
 }
 
 fn check(files: &'static str, done: &'static str, seen: Result<String, String>) -> Check {

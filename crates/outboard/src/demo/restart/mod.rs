@@ -10,6 +10,7 @@ mod traffic;
 
 use super::build::built;
 use super::error::Error;
+use super::shown;
 use super::system::{System, wired};
 use judge::{Connections, Report};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -86,14 +87,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     );
     let segment = wired(TAP, Ipv4Addr::new(10, 0, 0, 1))?;
     let report = segment.run(|| show(options, &images))?;
-    match options.json {
-        true => println!("{}", serde_json::json!(report)),
-        false => print!("{}", report.text()),
-    }
-    Ok(match report.held {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    let text = || report.text();
+    Ok(shown(options.json, &report, text, report.held))
 }
 
 /// The images: built, unless they are given.

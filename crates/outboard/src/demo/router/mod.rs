@@ -14,6 +14,7 @@ mod stock;
 
 use super::build::built;
 use super::error::Error;
+use super::shown;
 use home::Home;
 use report::Report;
 use std::path::PathBuf;
@@ -60,14 +61,8 @@ pub fn run(options: &Options) -> Result<ExitCode, Error> {
     );
     let outside = home::segment()?;
     let report = outside.run(|| show(options, &image))?;
-    match options.json {
-        true => println!("{}", serde_json::json!(report)),
-        false => print!("{}", report.text()),
-    }
-    Ok(match report.held {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    let text = || report.text();
+    Ok(shown(options.json, &report, text, report.held))
 }
 
 /// In the network outside.
