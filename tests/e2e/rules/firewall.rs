@@ -14,6 +14,8 @@ const RULES: &str = include_str!("../../../unikernels/firewall/rules/default.nft
 /// Frames of noise, and the seed by which a failing run is repeated.
 const NOISE_FRAMES: u32 = 20_000;
 const NOISE_SEED: u64 = 0x0b0a_0001;
+/// How often a frame is sent after the noise, until one is not lost.
+const ATTEMPTS: u32 = 5;
 
 type Test = fn(&Images) -> Result<(), Failed>;
 
@@ -180,9 +182,16 @@ fn noise(images: &Images) -> Result<(), Failed> {
     alive
         .then_some(())
         .ok_or(format!("the firewall died of noise, seed {NOISE_SEED:#x}"))?;
-    joined.expect(
-        &frames::udp(53, b"still here"),
-        true,
-        "ip protocol udp counter accept",
-    )
+    // While the firewall is behind with the noise, queues are full, and frames are lost as on any
+    // wire.
+    let after = frames::udp(53, b"still here");
+    let passes = |_| {
+        joined.right.drain();
+        joined
+            .expect(&after, true, "ip protocol udp counter accept")
+            .ok()
+    };
+    (0..ATTEMPTS)
+        .find_map(passes)
+        .ok_or_else(|| "no frame passes after the noise".into())
 }
