@@ -150,6 +150,12 @@ impl Passage {
             self.dropped.add(Dropped::Short);
             return None;
         };
+        // Nobody else has an address of ours. The kernel looks when it looks for a route, and at
+        // IPv4 alone (`martian source`).
+        if packet.source.is_ipv4() && ip.is_own(packet.source) {
+            self.dropped.add(Dropped::Scope);
+            return None;
+        }
         if is_group || ip.is_own(packet.destination) || !packet.may_pass() {
             // Of what is not for the router, its stack says why.
             let fib = Fib { ip, now };

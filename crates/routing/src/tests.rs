@@ -328,6 +328,27 @@ fn packets_go_from_vlan_to_vlan_of_one_port_as_rules_say_by_their_names() {
     assert_eq!(counted, [("vlan_untagged", 1), ("vlan_unknown", 1)]);
 }
 
+/// Whatever the rules say, nobody else sends from an address of ours.
+#[test]
+fn what_comes_from_our_own_addresses_is_dropped() {
+    let mut bench = Bench::met_with(Bench::new(OPEN));
+    for (port, source) in [(0, OURS[0]), (0, OURS[1]), (1, OURS[0])] {
+        for destination in [[OUTSIDE, INSIDE][port], OURS[port]] {
+            let sent = packet(
+                port,
+                (source, destination),
+                (UDP, 64, 0),
+                &udp([999, 53], 4),
+            );
+            bench.takes(port, &[sent]);
+            assert!(
+                bench.sent().iter().all(Vec::is_empty),
+                "{source} {destination}"
+            );
+        }
+    }
+}
+
 /// `fib` knows the router's own routes, addresses and networks.
 #[test]
 fn forged_sources_are_dropped_by_routes() {

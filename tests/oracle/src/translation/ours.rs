@@ -116,8 +116,13 @@ impl Ours {
         if let Err(stop) = hooks.prerouting(&mut passage, &mut frame, arrival) {
             return tell(&mut hooks, &passage, &frame, stop, None);
         }
-        let (_, destination) = ends(&frame)?;
-        if LOCAL.iter().any(|local| is_of(local, &octets(destination))) {
+        let (source, destination) = ends(&frame)?;
+        let is_ours = |address| LOCAL.iter().any(|local| is_of(local, &octets(address)));
+        // As [`routing`] does, and the kernel's look for a route.
+        if source.is_ipv4() && is_ours(source) {
+            return None;
+        }
+        if is_ours(destination) {
             return match hooks.input(&mut passage, &mut frame) {
                 Ok(()) => own(&mut hooks, &passage, &frame),
                 Err(stop) => tell(&mut hooks, &passage, &frame, stop, Some(destination)),
