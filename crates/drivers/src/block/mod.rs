@@ -1,6 +1,7 @@
 //! Disks: each driver in a folder.
 
 pub mod ahci;
+mod cache;
 mod flight;
 mod looks;
 pub mod nvme;
