@@ -6,3 +6,4 @@ mod flight;
 mod looks;
 pub mod nvme;
 pub mod virtio;
+pub mod watch;

@@ -83,7 +83,7 @@ pub fn check(bar: &Mmio, port: &Port) -> Result<(), Error> {
     vouches(bar, port).map(drop)
 }
 
-/// Whether the port is as the driver left it, and was not reset and started again by something else.
+/// Whether the port is as the driver left it, and was not reset and started by something else.
 #[inline]
 pub fn is_ours(bar: &Mmio, port: &Port) -> bool {
     bar.read(port.control) & CONTROL_DRIVEN == CONTROL_AWAKE

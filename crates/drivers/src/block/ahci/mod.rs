@@ -9,7 +9,6 @@
 //! | `identify` | what the disk says of itself | ACS-2 |
 //! | `slots` | commands, where their data lie, and what the device has | 4.2, 5.3 |
 //! | `command` | the words of commands | 4.2.2 |
-//! | `watch` | commands that take too long | 6.2 |
 //! | `registers` | all registers | 3 |
 //!
 //! The first port with a disk is used, and the others are left alone. As many commands are in
@@ -50,13 +49,13 @@ mod registers;
 mod slots;
 #[cfg(test)]
 mod tests;
-pub mod watch;
 
 pub use error::{Error, Lie};
 pub use slots::SLOTS as DEPTH_MAX;
 
 use crate::block::cache::Cache;
 use crate::block::flight::{self, Flight, Requests, State, landed, refused};
+use crate::block::watch::{self, Watch};
 use crate::net::recovery::{Recovery, Remedy};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -69,7 +68,6 @@ use identify::Disk;
 use init::{Ascent, Came, Capabilities};
 use registers::Port;
 use slots::{REGIONS_MAX, SLOTS, Slots};
-use watch::Watch;
 
 /// The class of such devices: mass storage, Serial ATA, AHCI (2.1.5).
 pub const CLASS: [u8; 3] = [0x01, 0x06, 0x01];
@@ -338,7 +336,7 @@ impl Driver {
     fn check(&mut self, now: u64) -> Result<(), Error> {
         init::check(&self.bar, &self.port)?;
         let most = match self.operation() {
-            Some(Operation::Flush | Operation::Discard) => watch::ALONE_NANOSECONDS,
+            Some(Operation::Flush | Operation::Discard) => watch::SLOW_NANOSECONDS,
             _ => watch::TRANSFER_NANOSECONDS,
         };
         match self.watch.hangs(self.slots.busy(), most, now) {

@@ -3,8 +3,7 @@
 //! knows of commands just enough to take them out and to answer them.
 
 use super::init::Came;
-use super::watch::Watch;
-use super::{Cache, Driver, Error, Recovery, State, Trouble};
+use super::{Cache, Driver, Error, Recovery, State, Trouble, Watch};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};

@@ -1,7 +1,7 @@
 //! The driver against a puppet that answers commands while the driver looks at its clock.
 
-use super::watch::{ALONE_NANOSECONDS, TRANSFER_NANOSECONDS};
 use super::*;
+use crate::block::watch::{SLOW_NANOSECONDS, TRANSFER_NANOSECONDS};
 use crate::net::recovery::RESETS_MAX;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -259,9 +259,9 @@ fn flush_and_discard_wait_for_what_is_in_flight_and_are_alone() {
         (1, 0, 1)
     );
     // It may take long.
-    puppet.sleep(ALONE_NANOSECONDS / 2);
+    puppet.sleep(SLOW_NANOSECONDS / 2);
     bench.driver.complete(&mut bench.done);
-    puppet.sleep(ALONE_NANOSECONDS / 3);
+    puppet.sleep(SLOW_NANOSECONDS / 3);
     bench.driver.complete(&mut bench.done);
     bench.disk.silent.set(false);
     let over = bench.wait(3);
@@ -558,7 +558,7 @@ fn one_that_hangs_at_each_flush_is_given_up() {
         bench.disk.silent.set(true);
         bench.submit(Operation::Flush, 0);
         bench.driver.complete(&mut bench.done);
-        bench.disk.puppet.sleep(ALONE_NANOSECONDS);
+        bench.disk.puppet.sleep(SLOW_NANOSECONDS);
         assert!(bench.wait(1)[0].result.is_err());
     }
     assert_eq!(bench.driver.state, State::GivenUp);
