@@ -195,7 +195,10 @@ impl Driver {
                 };
                 let of = match request.operation {
                     Operation::Read => Command::read,
-                    _ => Command::write,
+                    _ => {
+                        self.cache.writes();
+                        Command::write
+                    }
                 };
                 (of(number, block, blocks, pages), true)
             }
@@ -205,8 +208,12 @@ impl Driver {
                 }
                 (Command::flush(number), false)
             }
-            Operation::WriteZeroes => (Command::write_zeroes(number, block, blocks), false),
+            Operation::WriteZeroes => {
+                self.cache.writes();
+                (Command::write_zeroes(number, block, blocks), false)
+            }
             Operation::Discard => {
+                self.cache.writes();
                 let range = self.lists.place(slot, command::range(block, blocks));
                 (Command::deallocate(number, range), false)
             }
@@ -218,11 +225,8 @@ impl Driver {
                 Err(error) => return refused(request, error),
             },
         };
-        if !matches!(request.operation, Operation::Read | Operation::Flush) {
-            self.cache.writes();
-        }
         self.flights[slot] = Some(Flight { request, buffers });
-        self.watch.begins(slot, !moves);
+        self.watch.begins(slot);
         self.io.put(slot, &command);
         Ok(())
     }
@@ -258,7 +262,8 @@ impl Driver {
         // Answers to aborts: the commands themselves are what counts.
         while self.admin.next()?.is_some() {}
         self.admin.tell(&self.bar);
-        match self.watch.look(self.io.busy(), now) {
+        let long = flight::slow(&self.flights);
+        match self.watch.look(self.io.busy(), long, now) {
             Verdict::Well => Ok(()),
             Verdict::Abort(slot) => {
                 if self.admin.busy() == 0

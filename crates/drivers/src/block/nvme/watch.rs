@@ -32,8 +32,6 @@ pub struct Watch {
     since: [Option<u64>; SLOTS],
     /// Slots whose commands are being aborted, one bit each.
     aborting: u32,
-    /// Slots whose commands may take longer, one bit each.
-    long: u32,
     /// When to look next.
     pub looks: Looks,
 }
@@ -41,20 +39,19 @@ pub struct Watch {
 impl Watch {
     /// A slot is used from now on.
     #[inline]
-    pub fn begins(&mut self, slot: usize, is_long: bool) {
+    pub fn begins(&mut self, slot: usize) {
         self.since[slot] = None;
         self.aborting &= !(1 << slot);
-        self.long = self.long & !(1 << slot) | u32::from(is_long) << slot;
     }
 
-    /// Looks at the slots that are in use, one bit each.
-    pub fn look(&mut self, busy: u32, now: u64) -> Verdict {
+    /// Looks at the slots that are in use, one bit each, and at those whose commands may take long.
+    pub fn look(&mut self, busy: u32, long: u32, now: u64) -> Verdict {
         self.looks.looked(now);
         let mut verdict = Verdict::Well;
         for slot in (0..SLOTS).filter(|slot| busy & 1 << slot != 0) {
             let since = *self.since[slot].get_or_insert(now);
             let is_aborting = self.aborting & 1 << slot != 0;
-            let most = match self.long & 1 << slot {
+            let most = match long & 1 << slot {
                 0 => COMMAND_NANOSECONDS,
                 _ => LONG_NANOSECONDS,
             };
@@ -82,23 +79,27 @@ mod tests {
     #[test]
     fn a_command_is_aborted_and_then_the_device_is_reset() {
         let mut watch = Watch::default();
-        watch.begins(3, false);
-        assert_eq!(watch.look(1 << 3, 7), Verdict::Well);
+        watch.begins(3);
+        assert_eq!(watch.look(1 << 3, 1 << 4, 7), Verdict::Well);
         let late = 7 + COMMAND_NANOSECONDS;
-        assert_eq!(watch.look(1 << 3, late - 1), Verdict::Well);
-        assert_eq!(watch.look(1 << 3, late), Verdict::Abort(3));
+        assert_eq!(watch.look(1 << 3, 1 << 4, late - 1), Verdict::Well);
+        assert_eq!(watch.look(1 << 3, 1 << 4, late), Verdict::Abort(3));
         watch.aborts(3);
-        assert_eq!(watch.look(1 << 3, late), Verdict::Well);
+        assert_eq!(watch.look(1 << 3, 1 << 4, late), Verdict::Well);
         let over = late + ABORT_NANOSECONDS;
-        assert_eq!(watch.look(1 << 3, over - 1), Verdict::Well);
-        assert_eq!(watch.look(0, over), Verdict::Well, "it was answered");
-        assert_eq!(watch.look(1 << 3, over), Verdict::Hangs);
-        watch.begins(3, false);
-        assert_eq!(watch.look(1 << 3, over), Verdict::Well, "another one");
-        watch.begins(4, true);
-        assert_eq!(watch.look(1 << 4, 0), Verdict::Well);
+        assert_eq!(watch.look(1 << 3, 1 << 4, over - 1), Verdict::Well);
+        assert_eq!(watch.look(0, 0, over), Verdict::Well, "it was answered");
+        assert_eq!(watch.look(1 << 3, 1 << 4, over), Verdict::Hangs);
+        watch.begins(3);
+        assert_eq!(
+            watch.look(1 << 3, 1 << 4, over),
+            Verdict::Well,
+            "another one"
+        );
+        watch.begins(4);
+        assert_eq!(watch.look(1 << 4, 1 << 4, 0), Verdict::Well);
         let long = LONG_NANOSECONDS;
-        assert_eq!(watch.look(1 << 4, long - 1), Verdict::Well);
-        assert_eq!(watch.look(1 << 4, long), Verdict::Abort(4));
+        assert_eq!(watch.look(1 << 4, 1 << 4, long - 1), Verdict::Well);
+        assert_eq!(watch.look(1 << 4, 1 << 4, long), Verdict::Abort(4));
     }
 }

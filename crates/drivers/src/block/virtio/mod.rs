@@ -86,8 +86,6 @@ pub struct Driver<T: Transport> {
     since: u64,
     geometry: Geometry,
     flights: [Option<Flight>; SLOTS],
-    /// Slots that are no transfers, one bit each.
-    slow: u32,
     /// Requests that cannot be done, until somebody completes them.
     refused: Requests,
     cache: Cache,
@@ -120,7 +118,6 @@ impl<T: Transport> Driver<T> {
             since: 0,
             geometry,
             flights: [const { None }; SLOTS],
-            slow: 0,
             refused: Vec::with_capacity(SLOTS),
             cache: Cache::default(),
             watch: Watch::default(),
@@ -175,7 +172,6 @@ impl<T: Transport> Driver<T> {
         if !matches!(request.operation, Operation::Read | Operation::Flush) {
             self.cache.writes();
         }
-        self.slow = self.slow & !(1 << slot) | u32::from(!moves) << slot;
         self.flights[slot] = Some(Flight { request, buffers });
         self.watch.begins(slot);
         Ok(())
@@ -215,7 +211,7 @@ impl<T: Transport> Driver<T> {
         if !virtio::is_alive(&self.transport) {
             return Err(Failure::Dead);
         }
-        let (busy, slow) = (self.slots.busy(), self.slow);
+        let (busy, slow) = (self.slots.busy(), flight::slow(&self.flights));
         let transfers = (busy & !slow, watch::TRANSFER_NANOSECONDS);
         let others = (busy & slow, watch::SLOW_NANOSECONDS);
         let hangs = [transfers, others].map(|(slots, most)| self.watch.hangs(slots, most, now));
