@@ -59,8 +59,8 @@ pub fn landed(flight: Flight, word: &Done, result: Result<(), BlockError>) -> Bo
     request
 }
 
-/// Slots of requests that move no data, but may change all of the disk, one bit each: these may take
-/// long.
+/// Slots of requests that move no data, but may change all of the disk, one bit each: these may
+/// take long.
 pub fn slow(flights: &[Option<Flight>]) -> u32 {
     let is_slow = |flight: &Flight| flight.buffers.is_none();
     let slots = flights.iter().enumerate();
