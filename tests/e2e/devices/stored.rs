@@ -88,9 +88,14 @@ fn all(images: &Images, card: &Card, host: &str) -> Result<(), Failed> {
 /// Has Linux's driver write an image onto a disk, and takes that away from it.
 fn fill(address: &str, image: &Path) -> Result<(), Failed> {
     bind(address, "")?;
-    until(|| block_device(address).is_some())?;
-    let path = block_device(address).ok_or("no block device")?;
-    let mut disk = OpenOptions::new().write(true).open(path)?;
+    // The file may be there before the disk is.
+    let open = |path| OpenOptions::new().write(true).open(path).ok();
+    let mut found = None;
+    until(|| {
+        found = block_device(address).and_then(open);
+        found.is_some()
+    })?;
+    let mut disk = found.ok_or("no disk")?;
     io::copy(&mut File::open(image)?, &mut disk)?;
     disk.sync_all()?;
     drop(disk);
