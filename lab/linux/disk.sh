@@ -3,7 +3,9 @@
 
 # The disk of the driver.
 card() {
-    for link in /sys/block/*/device/driver; do
+    # An NVM Express disk is a namespace of what the driver has.
+    for link in /sys/block/*/device/driver /sys/block/*/device/device/driver; do
+        [ -e "$link" ] || continue
         case $(readlink "$link") in
             */"$driver") link=${link#/sys/block/}; echo "${link%%/*}"; return 0 ;;
         esac
@@ -22,6 +24,14 @@ load() {
 }
 
 up() { true; }
+
+# Its serial number, without what fills it up.
+serial() {
+    for file in "/sys/block/$nic/serial" "/sys/block/$nic/device/serial"; do
+        [ -e "$file" ] && tr -d ' ' < "$file" && return 0
+    done
+    return 1
+}
 
 # A setting of the disk's queue.
 setting() { cat "/sys/block/$nic/queue/$1"; }

@@ -139,7 +139,7 @@ const fn link(name: &'static str, function: &'static str) -> Case {
     }
 }
 
-/// An NVM Express disk: reads of 4 KiB, so many given to it at once.
+/// A disk: reads of 4 KiB, so many given to it at once.
 const fn commands(name: &'static str, arguments: &'static [&'static str]) -> Case {
     Case {
         name,
@@ -154,7 +154,7 @@ const OURS: &[&str] = &["ours", "12800"];
 const SMOLTCP: &[&str] = &["smoltcp", "12800"];
 
 /// All that is counted.
-pub const CASES: [Case; 45] = [
+pub const CASES: [Case; 49] = [
     forward("ixgbe, batches of 1", &["1", "12800"]),
     forward("ixgbe, batches of 8", &["8", "12800"]),
     forward("ixgbe, batches of 32", &["32", "12800"]),
@@ -169,6 +169,10 @@ pub const CASES: [Case; 45] = [
     forward("virtio, batches of 128", &["128", "12800", "--virtio"]),
     commands("nvme, 4 KiB, depth 1", &["1", "12800"]),
     commands("nvme, 4 KiB, depth 32", &["32", "12800"]),
+    commands("ahci, 4 KiB, depth 1", &["1", "12800", "--ahci"]),
+    commands("ahci, 4 KiB, depth 32", &["32", "12800", "--ahci"]),
+    commands("virtio-blk, 4 KiB, depth 1", &["1", "12800", "--virtio"]),
+    commands("virtio-blk, 4 KiB, depth 32", &["32", "12800", "--virtio"]),
     verdict("a verdict, default rules", &["default", "20480"]),
     verdict("a verdict, 100 rules", &["100", "20480"]),
     verdict("a verdict, 10000 rules", &["10000", "20480"]),

@@ -368,6 +368,12 @@ pub const LINUX: &[Tool] = &[
         required: true,
     },
     Tool {
+        program: "fio",
+        packages: &["fio"],
+        purpose: "blocks that the guest's disk has to give back",
+        required: true,
+    },
+    Tool {
         program: "ip",
         packages: &["iproute2"],
         purpose: "the other end of the wire",

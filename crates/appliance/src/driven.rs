@@ -1,6 +1,6 @@
 //! Disks that the image drives itself.
 
-use super::{Queue, Reason, immediate};
+use super::{Queue, Reason};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use device::BlockDevice;
@@ -24,7 +24,7 @@ impl Driven {
     /// A disk whose caller waits.
     pub(crate) fn device(self) -> Result<Box<dyn BlockDevice>, Reason> {
         match self {
-            Self::Virtio(disk) => Ok(disk),
+            Self::Virtio(disk) => waiting(disk),
             Self::Nvme(disk) => waiting(disk),
             Self::Ahci(disk) => waiting(disk),
         }
@@ -33,7 +33,10 @@ impl Driven {
     /// A queue, and buffers that its device reaches.
     pub(crate) fn queue(self, count: usize, bytes: usize) -> Result<Queue, Reason> {
         match self {
-            Self::Virtio(disk) => Ok(immediate(disk, count, bytes)),
+            Self::Virtio(disk) => {
+                let buffers = buffers(&disk, count, bytes)?;
+                Ok((disk, buffers))
+            }
             Self::Nvme(disk) => {
                 let buffers = buffers(&disk, count, bytes)?;
                 Ok((disk, buffers))

@@ -5,6 +5,7 @@ mod disks;
 mod virtio;
 
 use device::BlockDevice;
+use device::block::Blocking;
 use disks::{BLOCKS, Soaked, Temporary};
 use drivers::virtio::Error;
 use drivers::virtio::pci::Pci as Transport;
@@ -63,7 +64,10 @@ impl<D: VirtioDevice> Far<D> {
     }
 }
 
-type DiskDriver = block::virtio::Driver<Transport>;
+type DiskDriver = Blocking<block::virtio::Driver<Transport>>;
+/// Buffers of the disk, and bytes of each.
+const BUFFERS: usize = 4;
+const BUFFER_BYTES: usize = 64 << 10;
 
 fn disk(
     file: &Temporary,
@@ -72,8 +76,10 @@ fn disk(
 ) -> Result<(Rc<Far<VirtioBlk>>, DiskDriver), Error> {
     let blocks = VirtioBlk::new(Disk::open(&file.0, read_only).unwrap());
     let (far, transport, mut arena) = Far::new(blocks, how);
-    let driver = DiskDriver::new(transport, &mut arena, far.clock())?;
-    Ok((far, driver))
+    let driver = block::virtio::Driver::new(transport, &mut arena, far.clock())?;
+    let buffers = (0..BUFFERS).map(|_| arena.buf(BUFFER_BYTES, 1));
+    let buffers = buffers.collect::<Result<_, _>>()?;
+    Ok((far, Blocking::new(driver, buffers)))
 }
 
 #[test]

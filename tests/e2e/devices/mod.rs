@@ -11,6 +11,7 @@ pub mod software_device;
 pub mod software_nic;
 pub mod software_nvme;
 pub mod software_virtio;
+mod stored;
 pub mod vfio;
 
 use crate::harness::build::Images;
@@ -30,6 +31,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         pci::trials(images),
         cards::trials(images),
         vfio::trials(images),
+        stored::trials(images),
     ]
     .into_iter()
     .flatten()

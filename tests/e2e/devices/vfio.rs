@@ -23,12 +23,12 @@ const CARD: [&str; 2] = ["0x8086", "0x10d3"];
 const MEMORY: [&str; 2] = ["0x1af4", "0x1110"];
 /// QEMU's `virtio-blk-pci` and `virtio-rng-pci`. Of the latter, the first is behind the IOMMU, and
 /// the second passes by.
-const VIRTIO_DISK: [&str; 2] = ["0x1af4", "0x1042"];
+pub const VIRTIO_DISK: [&str; 2] = ["0x1af4", "0x1042"];
 const VIRTIO_ENTROPY: [&str; 2] = ["0x1af4", "0x1044"];
 /// QEMU's `nvme`.
-const NVME: [&str; 2] = ["0x1b36", "0x0010"];
+pub const NVME: [&str; 2] = ["0x1b36", "0x0010"];
 /// QEMU's `ich9-ahci`. The machine has one of its own, which cannot be reset.
-const AHCI: [&str; 2] = ["0x8086", "0x2922"];
+pub const AHCI: [&str; 2] = ["0x8086", "0x2922"];
 const HOSTS: [&str; 3] = ["process", "spt", "hvt"];
 const SIGSEGV: i32 = 128 + 11;
 /// The command register of the configuration space, and its bit for bus masters (PCI Local Bus
@@ -255,7 +255,7 @@ fn device(address: &str, file: &str) -> PathBuf {
 }
 
 /// Addresses of the devices with these ids, in order.
-fn with_ids([vendor, id]: [&str; 2]) -> Result<Vec<String>, Failed> {
+pub fn with_ids([vendor, id]: [&str; 2]) -> Result<Vec<String>, Failed> {
     let is = |address: &str, file: &str, wanted: &str| {
         fs::read_to_string(device(address, file)).is_ok_and(|text| text.trim() == wanted)
     };
@@ -276,7 +276,7 @@ fn driver(address: &str) -> Option<String> {
 }
 
 /// Gives a device to a driver, or by an empty name to whichever wants it.
-fn bind(address: &str, wanted: &str) -> Result<(), Failed> {
+pub fn bind(address: &str, wanted: &str) -> Result<(), Failed> {
     if driver(address).as_deref() == Some(wanted) {
         return Ok(());
     }
@@ -392,7 +392,7 @@ fn in_use(lab: &Lab<'_>) -> Result<(), Failed> {
 }
 
 /// Waits, for as long as a slow machine may take.
-fn until(mut done: impl FnMut() -> bool) -> Result<(), Failed> {
+pub fn until(mut done: impl FnMut() -> bool) -> Result<(), Failed> {
     for _ in 0..1000 {
         if done() {
             return Ok(());

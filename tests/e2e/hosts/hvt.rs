@@ -21,7 +21,7 @@ use crate::hosts::rings;
 use crate::hosts::state;
 use crate::rules::firewall;
 use crate::rules::load;
-use crate::services::{dns, echo, links, nbd, router, stock, vlans};
+use crate::services::{dns, echo, http, links, nbd, router, stock, vlans};
 use abi::note::Target;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::process::Command;
@@ -171,6 +171,11 @@ fn services(images: &'static Images, network: &Network) -> Vec<Trial> {
     }
     for (name, test) in up::ON_HVT {
         trials.push(network.trial(format!("hvt::up::{name}"), move || test(images)));
+    }
+    let no_curl = programs::missing(&["curl", "mke2fs"]);
+    for (name, test) in http::ON_HVT {
+        let name = format!("hvt::http::{name}");
+        trials.push(network.trial_unless(no_curl, name, move || test(images)));
     }
     let no_copy = programs::missing(&["nbdcopy"]);
     for (name, test) in nbd::ON_HVT {

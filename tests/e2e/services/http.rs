@@ -56,13 +56,27 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         let name = format!("http::a disk with {}", kind.name);
         trials.push(network.trial_unless(missing, name, move || file_system(images, kind)));
     }
-    let missing = programs::missing(&["curl", "mke2fs"]);
-    for host in ["spt", "process"] {
-        let name = format!("http::an NVM Express disk::{host}");
-        trials.push(network.trial_unless(missing, name, move || on_nvme(images, host)));
+    let missing = programs::missing(&["curl"]);
+    for kind in ON_NVME.map(|index| &made::KINDS[index]) {
+        let missing = missing.or(programs::missing(kind.programs));
+        for host in ["spt", "process"] {
+            let name = format!("http::an NVM Express disk with {}::{host}", kind.name);
+            let test = move || on_nvme(images, host, kind);
+            trials.push(network.trial_unless(missing, name, test));
+        }
     }
     trials
 }
+
+/// What the disk that an image drives holds, as indices of [`made::KINDS`]: ext4, FAT, ISO 9660.
+const ON_NVME: [usize; 3] = [2, 4, 6];
+
+type OnHost = fn(&Images) -> Result<(), Failed>;
+
+/// The tests on `hvt`.
+pub const ON_HVT: [(&str, OnHost); 1] = [("an NVM Express disk is served", |images| {
+    on_nvme(images, "hvt", &made::KINDS[ON_NVME[0]])
+})];
 
 /// Connections that the appliance serves at a time: `CONNECTIONS_MAX`.
 const CONNECTIONS: usize = 1024;
@@ -470,10 +484,10 @@ fn file_system(images: &Images, kind: &made::Kind) -> Result<(), Failed> {
 }
 
 /// The same of a disk that the image drives itself, whose model is a process.
-fn on_nvme(images: &Images, host: &str) -> Result<(), Failed> {
+fn on_nvme(images: &Images, host: &str, kind: &made::Kind) -> Result<(), Failed> {
     let tree = Tree::new()?;
-    let (file, socket) = (tree.image("ext4"), tree.image("socket"));
-    made::KINDS[2].make(&tree.root(), &file)?;
+    let (file, socket) = (tree.image("whole"), tree.image("socket"));
+    kind.make(&tree.root(), &file)?;
     let option = format!("--file={},ro", file.display());
     let disk = model(images, "nvme", &socket, [option])?;
     let mut command = tender(images, host);
@@ -492,13 +506,13 @@ fn fetched(images: &Images, tree: &Tree, disk: &Path) -> Result<(), Failed> {
 }
 
 /// The same by a command that attaches the disk.
-fn fetched_by(command: Command, image: &Path, tree: &Tree) -> Result<(), Failed> {
+pub fn fetched_by(command: Command, image: &Path, tree: &Tree) -> Result<(), Failed> {
     let served = serve_by(command, &PORT, image, &[])?;
     let got = tree.image("got");
     let fetch = |path: &str, arguments: &[&str], expected: &[u8]| {
         fs::write(&got, "")?;
         let mut curl = Command::new("curl");
-        curl.args(["--silent", "--show-error", "--fail", "--max-time", "10"]);
+        curl.args(["--silent", "--show-error", "--fail", "--max-time", "60"]);
         curl.arg("--output").arg(&got).args(arguments);
         curl.arg(format!("http://{SERVICE}{}", path.replace(' ', "%20")));
         served.segment.run(|| run(&mut curl))?.expect_status(0)?;

@@ -4,7 +4,7 @@ mod dhcp;
 pub mod dns;
 pub mod echo;
 mod flows;
-mod http;
+pub mod http;
 mod iperf3;
 pub mod links;
 mod mtu;

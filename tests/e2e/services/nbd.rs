@@ -154,6 +154,21 @@ fn copied(images: &Images, host: &str) -> Result<(), Failed> {
     served.goes_on()
 }
 
+/// Fetches a disk whose first bytes are those of a file, by a command that attaches it.
+pub fn copied_by(command: Command, image: &Path, content: &Path) -> Result<(), Failed> {
+    let served = serve_by(command, &PLAIN, image, &[])?;
+    let folder = TemporaryFolder::new("nbd")?;
+    let copy = folder.path.join("copy");
+    let mut fetch = Command::new("nbdcopy");
+    fetch.arg(format!("nbd://{SERVICE}/disk")).arg(&copy);
+    served.segment.run(|| run(&mut fetch))?.expect_status(0)?;
+    served.goes_on()?;
+    match fs::read(&copy)?.starts_with(&fs::read(content)?) {
+        true => Ok(()),
+        false => Err("the disk has other bytes".into()),
+    }
+}
+
 fn images_of_qemu(images: &Images, host: &str) -> Result<(), Failed> {
     let disk = disk()?;
     let folder = TemporaryFolder::new("nbd")?;

@@ -54,8 +54,14 @@ impl Requests {
 
     /// Takes what is over: each request once, with its buffer unless the device was given up.
     pub fn look(&mut self, driver: &mut impl BlockQueue) {
+        self.look_at(driver, |_| {});
+    }
+
+    /// The same, and shows each one that is over.
+    pub fn look_at(&mut self, driver: &mut impl BlockQueue, show: impl FnMut(&Request)) {
         driver.submit(&mut self.todo);
         driver.complete(&mut self.done);
+        self.done.iter().map(|request| &**request).for_each(show);
         self.in_flight -= self.done.len();
         self.idle.extend(self.done.drain(..));
         let seen: BTreeSet<_> = self.idle.iter().map(|request| request.token).collect();

@@ -60,7 +60,7 @@ fn run(words: &[&str]) -> Result<String, String> {
 }
 
 fn disk(name: &str) -> Result<Disk, String> {
-    let disk = unikernel::block(name).map_err(|error| error.to_string())?;
+    let disk = appliance::disk(name).map_err(|error| error.to_string())?;
     Disk::new(disk, BUDGET).map_err(|error| format!("{name}: {error}"))
 }
 

@@ -42,7 +42,7 @@ impl Trial {
     }
 }
 
-const TRIALS: [Trial; 4] = [
+const TRIALS: [Trial; 5] = [
     Trial {
         filters: "hvt:: pci:: vfio:: groups::",
         address_bits: 48,
@@ -62,6 +62,13 @@ const TRIALS: [Trial; 4] = [
         address_bits: 39,
         cards: VIRTIO,
         devices: &WIRED_VIRTIO,
+    },
+    // Disks that Linux's drivers fill, and images drive then.
+    Trial {
+        filters: "stored::",
+        address_bits: 48,
+        cards: INTEL,
+        devices: &STORED,
     },
     // With no more bits than many machines have.
     Trial {
@@ -107,6 +114,24 @@ const DEVICES: [&str; 27] = [
     "--device=ich9-ahci,id=sata,bus=root9",
     "--device=ide-hd,bus=sata.0,drive=disk2",
 ];
+/// An NVM Express disk, a Serial ATA one and virtio's, with Linux's drivers.
+const STORED: [&str; 15] = [
+    "--disk=24",
+    "--device=pcie-root-port,id=root1,chassis=1",
+    "--device=nvme,bus=root1,drive=disk,serial=outboard",
+    "--disk=24",
+    "--device=pcie-root-port,id=root2,chassis=2",
+    "--device=ich9-ahci,id=sata,bus=root2",
+    "--device=ide-hd,bus=sata.0,drive=disk1",
+    "--disk=24",
+    "--device=pcie-root-port,id=root3,chassis=3",
+    "--device=virtio-blk-pci,bus=root3,drive=disk2,disable-legacy=on,iommu_platform=on",
+    "--module=nvme",
+    "--module=ahci",
+    "--module=sd_mod",
+    "--module=virtio_pci",
+    "--module=virtio_blk",
+];
 const WIRED: [&str; 4] = [
     "--nic=e1000e,hub",
     "--nic=e1000e,hub",
@@ -139,7 +164,19 @@ const VIRTIO: &str = "virtio";
 const PEER: &str = "SOLO5_DIR";
 /// The programs of the host that the tests run, where they are installed:
 /// `tests/e2e/harness/programs.rs`.
-const PROGRAMS: [&str; 6] = ["curl", "dig", "iperf3", "nc", "ping", "wrk"];
+const PROGRAMS: [&str; 11] = [
+    "curl",
+    "dig",
+    "iperf3",
+    "mcopy",
+    "mke2fs",
+    "mkfs.vfat",
+    "nbdcopy",
+    "nc",
+    "ping",
+    "wrk",
+    "xorriso",
+];
 /// Puts shared libraries, which programs of the host's need, where they are looked for.
 const LIBRARIES: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; ";
 const TARGET: &str = "x86_64-unknown-linux-gnu";

@@ -59,6 +59,16 @@ pub fn landed(flight: Flight, word: &Done, result: Result<(), BlockError>) -> Bo
     request
 }
 
+/// Slots of requests that move no data, but may change all of the disk, one bit each: these may
+/// take long.
+pub fn slow(flights: &[Option<Flight>]) -> u32 {
+    let is_slow = |flight: &Flight| flight.buffers.is_none();
+    let slots = flights.iter().enumerate();
+    slots
+        .filter(|(_, flight)| flight.as_ref().is_some_and(is_slow))
+        .fold(0, |slots, (slot, _)| slots | 1 << slot)
+}
+
 /// What a device that is given up has it keeps: nobody knows whether it still reads and writes
 /// there.
 pub fn abandoned(flights: &mut [Option<Flight>]) -> impl Iterator<Item = Box<Request>> {

@@ -1,5 +1,7 @@
 //! When a driver looks at all of its commands, beside those that were answered.
 
+use core::mem;
+
 /// From one look at all commands to the next, in nanoseconds.
 pub const INTERVAL: u64 = 100_000_000;
 /// Looks that found answers, from one look at the clock to the next.
@@ -11,6 +13,9 @@ pub struct Looks {
     /// When to look next.
     next: u64,
     busy: usize,
+    /// Whether answers came since the last look at all commands, and when one found that.
+    is_answered: bool,
+    answered_at: u64,
 }
 
 impl Looks {
@@ -20,6 +25,7 @@ impl Looks {
     pub fn is_due(&mut self, answered: bool, clock: &dyn Fn() -> u64) -> Option<u64> {
         if answered {
             self.busy += 1;
+            self.is_answered = true;
             if self.busy < BUSY_LOOKS {
                 return None;
             }
@@ -31,7 +37,16 @@ impl Looks {
 
     /// They were looked at.
     pub fn looked(&mut self, now: u64) {
+        if mem::take(&mut self.is_answered) {
+            self.answered_at = now;
+        }
         self.next = now.saturating_add(INTERVAL);
+    }
+
+    /// Until when the device worked, as its answers tell: 0 if it gave none. How healthy it was is
+    /// counted by this, and not until somebody noticed that it hangs.
+    pub fn worked_until(&self) -> u64 {
+        self.answered_at
     }
 }
 
@@ -51,5 +66,16 @@ mod tests {
         assert_eq!(looks.is_due(false, &|| u64::MAX), Some(u64::MAX));
         looks.looked(u64::MAX);
         assert_eq!(looks.is_due(false, &|| 5), None, "a clock that goes back");
+    }
+
+    #[test]
+    fn a_device_worked_until_the_last_look_behind_an_answer() {
+        let mut looks = Looks::default();
+        looks.looked(5);
+        assert_eq!(looks.worked_until(), 0, "it has said nothing");
+        looks.is_due(true, &|| 0);
+        looks.looked(7);
+        looks.looked(9);
+        assert_eq!(looks.worked_until(), 7);
     }
 }

@@ -16,7 +16,7 @@ const MEMORY_MIB: u32 = 512;
 /// Programs of the host's that trials of NICs run; busybox has the others.
 const PROGRAMS: [&str; 3] = ["ethtool", "iperf3", "nc"];
 /// The same of disks.
-const PROGRAMS_DISK: [&str; 3] = ["mke2fs", "e2fsck", "blkdiscard"];
+const PROGRAMS_DISK: [&str; 4] = ["mke2fs", "e2fsck", "blkdiscard", "fio"];
 
 /// What kind of device it is: each has trials of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@ lets Linux's unmodified driver run all trials of lab/linux on it; or runs COMMAN
 ends with its exit status. $nic is the interface there, and 10.7.0.1 the other end of its wire. The
 first time, it builds QEMU, which takes some minutes.
 
-DEVICE is 82574, 82599, e1000, rtl8139, virtio-net, virtio-blk or virtio-rng.
+DEVICE is 82574, 82599, e1000, rtl8139, nvme, virtio-net, virtio-blk or virtio-rng.
 
   --vhost-user[=mmio]  the device is the back end of QEMU's own virtio device, over vhost-user: only
                        virtio's; the trials are those that are for one. The driver finds it on PCI,
@@ -46,11 +46,12 @@ DEVICE is 82574, 82599, e1000, rtl8139, virtio-net, virtio-blk or virtio-rng.
 ";
 
 /// Devices of `outboard model` that there are trials for; each has a folder in `lab/linux`.
-const DEVICES: [&str; 7] = [
+const DEVICES: [&str; 8] = [
     "82574",
     "82599",
     "e1000",
     "rtl8139",
+    "nvme",
     "virtio-net",
     "virtio-blk",
     "virtio-rng",

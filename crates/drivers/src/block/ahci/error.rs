@@ -20,8 +20,10 @@ pub enum Error {
     Timeout(&'static str),
     /// No port has a disk.
     NoDisk,
-    /// The link to the disk was lost.
+    /// The link to the disk was lost, also if it is back by now.
     Link,
+    /// The port does not run any more: something else has stopped or reset it.
+    Stopped,
     /// The port says that it cannot go on, by these bits of PxIS.
     Fatal(u32),
     /// It cannot do something that the driver needs.
@@ -58,6 +60,9 @@ impl fmt::Display for Error {
             Self::Timeout(what) => said::late(f, what),
             Self::NoDisk => f.write_str("none of its ports has a disk; plug one in"),
             Self::Link => f.write_str("the link to the disk was lost; look at its cable"),
+            Self::Stopped => f.write_str(
+                "something else has reset its port; see that nothing else drives the adapter",
+            ),
             Self::Fatal(bits) => write!(
                 f,
                 "its port says that it cannot go on (PxIS {bits:#010x}); look at the disk's cable"

@@ -11,9 +11,40 @@ const BLOCKS_MAX: u64 = 1 << 48;
 /// The signature of the word that has a checksum.
 const CHECKSUM_SIGNATURE: u16 = 0xa5;
 
-/// What a disk is like.
+/// Which disk it is, by what it says: another one of its model says something else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Name {
+    /// Words 10 to 19.
+    serial: [u16; 10],
+    /// Words 23 to 26.
+    firmware: [u16; 4],
+    /// Words 27 to 46.
+    model: [u16; 20],
+    /// Words 108 to 111: the world wide name, of a disk that has one.
+    world_wide: [u16; 4],
+}
+
+impl Name {
+    fn of(words: &[u16; WORDS]) -> Self {
+        fn some<const N: usize>(words: &[u16; WORDS], first: usize) -> [u16; N] {
+            core::array::from_fn(|n| words[first + n])
+        }
+        Self {
+            serial: some(words, 10),
+            firmware: some(words, 23),
+            model: some(words, 27),
+            world_wide: match valid(words[87], 8) {
+                true => some(words, 108),
+                false => [0; 4],
+            },
+        }
+    }
+}
+
+/// What a disk is like. Behind a reset it is compared as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk {
+    pub name: Name,
     pub block_size: usize,
     /// Bytes, whole blocks.
     pub capacity: u64,
@@ -71,11 +102,14 @@ impl Disk {
         }
         // Serial ATA capabilities: 0 and all ones say nothing.
         let queues = !matches!(words[76], 0 | u16::MAX) && words[76] & 1 << 8 != 0;
+        // Where words 85 to 87 mean nothing, it has a cache.
+        let has_cache = words[87] >> 14 != 1 || words[85] & 1 << 5 != 0;
         Ok(Self {
+            name: Name::of(words),
             block_size,
             capacity: blocks * block_size as u64,
             queue: queues.then_some(usize::from(words[75] & 0x1f) + 1),
-            has_cache: words[85] & 1 << 5 != 0,
+            has_cache,
             flushes: valid(words[83], 13),
             trims: words[169] & 1 != 0,
         })
@@ -94,6 +128,7 @@ mod tests {
         words[76] = 1 << 8;
         words[83] = 1 << 14 | 1 << 13 | 1 << 10;
         words[85] = 1 << 5;
+        words[87] = 1 << 14 | 1 << 8;
         words[100] = 100;
         words[169] = 1;
         words
@@ -103,6 +138,7 @@ mod tests {
     fn what_a_disk_says_is_believed_if_it_can_be() {
         let disk = Disk::of(&good()).unwrap();
         let wanted = Disk {
+            name: Name::default(),
             block_size: 512,
             capacity: 51200,
             queue: Some(32),
@@ -117,6 +153,13 @@ mod tests {
             Disk::of(&words)
         };
         assert_eq!(changed(76, 0xffff).unwrap().queue, None);
+        assert!(!changed(85, 0).unwrap().has_cache);
+        let mut silent = good();
+        (silent[85], silent[87]) = (0, 0);
+        assert!(Disk::of(&silent).unwrap().has_cache, "it does not say");
+        for word in [10, 19, 23, 26, 27, 46, 108, 111] {
+            assert_ne!(changed(word, 0x4142).unwrap(), disk, "{word}");
+        }
         assert!(matches!(changed(100, 0), Err(Error::Config(_))));
         assert!(matches!(changed(103, 2), Err(Error::Config(_))));
         assert!(matches!(changed(255, 0x01a5), Err(Error::Config(_))));

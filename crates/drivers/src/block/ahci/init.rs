@@ -14,8 +14,9 @@ pub const COMRESET_NANOSECONDS: u64 = 1_000_000;
 /// How long a link may take to come up, in nanoseconds: much more than disks take, as a port that
 /// has none is waited for as long.
 pub const LINK_NANOSECONDS: u64 = 500_000_000;
-/// How long a disk may take to spin up, in nanoseconds.
-pub const SPIN_UP_NANOSECONDS: u64 = 30_000_000_000;
+/// How long a disk may take to be ready behind a reset, in nanoseconds: manuals of disks name 31
+/// seconds.
+pub const SPIN_UP_NANOSECONDS: u64 = 31_000_000_000;
 /// How long IDENTIFY DEVICE may take, in nanoseconds.
 pub const IDENTIFY_NANOSECONDS: u64 = 5_000_000_000;
 
@@ -67,25 +68,52 @@ pub fn reset(bar: &Mmio) {
 /// Whether the registers of a running port say that it can go on.
 ///
 /// # Errors
-/// [`Error::Gone`], [`Error::Link`], [`Error::Fatal`].
+/// [`Error::Gone`], [`Error::Stopped`], [`Error::Link`], [`Error::Fatal`].
 pub fn check(bar: &Mmio, port: &Port) -> Result<(), Error> {
     if bar.read(GHC) == ALL_ONES {
         return Err(Error::Gone);
     }
-    if bar.read(port.link) & LINK_DETECTION != LINK_UP {
+    if bar.read(GHC) & GHC_RESET != 0 || !is_ours(bar, port) {
+        return Err(Error::Stopped);
+    }
+    let is_linked = bar.read(port.link) & LINK_DETECTION == LINK_UP;
+    if !is_linked || bar.read(port.errors) & ERRORS_LINK != 0 {
         return Err(Error::Link);
     }
-    match bar.read(port.interrupts) & INTERRUPT_FATAL {
-        0 => Ok(()),
-        bits => Err(Error::Fatal(bits)),
-    }
+    vouches(bar, port).map(drop)
 }
 
-/// What the disk says of a command that failed: its status and error, if it says that one did.
-pub fn failure(bar: &Mmio, port: &Port) -> Option<u16> {
+/// Whether the port is as the driver left it, and was not reset and started by something else.
+#[inline]
+pub fn is_ours(bar: &Mmio, port: &Port) -> bool {
+    bar.read(port.control) & CONTROL_DRIVEN == CONTROL_AWAKE
+}
+
+/// Whether the port still carries out what it was given, so that slots which are over are commands
+/// that are done; and what the disk says of one that failed: its status and error. To be asked
+/// behind [`Slots::over`]: a port that is reset forgets its commands before (3.3.14, 10.4).
+///
+/// # Errors
+/// [`Error::Gone`], [`Error::Stopped`], [`Error::Link`], [`Error::Fatal`].
+#[inline]
+pub fn vouches(bar: &Mmio, port: &Port) -> Result<Option<u16>, Error> {
+    let (command, interrupts) = (bar.read(port.command), bar.read(port.interrupts));
     let task = bar.read(port.task);
-    let failed = bar.read(port.interrupts) & INTERRUPT_TASK != 0 || task & TASK_ERROR != 0;
-    failed.then_some(task as u16)
+    if command == ALL_ONES {
+        return Err(Error::Gone);
+    }
+    if command & COMMAND_START == 0 {
+        return Err(Error::Stopped);
+    }
+    if interrupts & INTERRUPT_LINK != 0 {
+        return Err(Error::Link);
+    }
+    match interrupts & INTERRUPT_FATAL {
+        0 => {}
+        bits => return Err(Error::Fatal(bits)),
+    }
+    let has_failed = interrupts & INTERRUPT_TASK != 0 || task & TASK_FAILED != 0;
+    Ok(has_failed.then_some(task as u16))
 }
 
 /// Where the device is on its way. Times are those of entering the step.
@@ -190,14 +218,11 @@ impl Ascent {
                 }
             }
             Step::Identifying(since) => {
-                if let Some(task) = failure(bar, &port) {
+                let over = slots.over(bar, &port)?;
+                if let Some(task) = vouches(bar, &port)? {
                     return Err(Error::Refused(task));
                 }
-                if slots.next(bar, &port)?.is_some() {
-                    // Or it failed in between.
-                    if let Some(task) = failure(bar, &port) {
-                        return Err(Error::Refused(task));
-                    }
+                if slots.take(bar, &port, over).is_some() {
                     self.is_found = true;
                     return Disk::of(&slots.identity()).map(Came::Up);
                 }

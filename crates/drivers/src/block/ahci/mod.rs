@@ -9,7 +9,6 @@
 //! | `identify` | what the disk says of itself | ACS-2 |
 //! | `slots` | commands, where their data lie, and what the device has | 4.2, 5.3 |
 //! | `command` | the words of commands | 4.2.2 |
-//! | `watch` | commands that take too long | 6.2 |
 //! | `registers` | all registers | 3 |
 //!
 //! The first port with a disk is used, and the others are left alone. As many commands are in
@@ -24,10 +23,16 @@
 //! must sleep.
 //!
 //! **Durability.** A disk whose cache is on keeps what was written once it has been flushed, any
-//! other one once it is written.
+//! other one once it is written. Behind a reset, the next flush fails if there is anything that a
+//! cache may have lost ([`cache`](crate::block::cache)).
+//!
+//! **Done.** A slot that is over is a command that is done only if the port says besides that it
+//! runs as the driver started it, that its link was never lost, and that nothing failed
+//! ([`init::vouches`]).
 //!
 //! **A command that fails** stops the port, and with it all others (6.2.2). The adapter is reset,
-//! what it had is tried again one command at a time, and the one that fails then has failed.
+//! what it had is tried again one command at a time, and the one that fails then has failed. A
+//! flush is not tried again: a disk may give up what it could not write, and succeed.
 //!
 //! **Trouble.** If a command takes too long ([`watch`]), the device says what cannot be, that it
 //! cannot go on, or is gone, it is reset, and everything that it had fails; when it is given up,
@@ -44,12 +49,13 @@ mod registers;
 mod slots;
 #[cfg(test)]
 mod tests;
-pub mod watch;
 
 pub use error::{Error, Lie};
 pub use slots::SLOTS as DEPTH_MAX;
 
+use crate::block::cache::Cache;
 use crate::block::flight::{self, Flight, Requests, State, landed, refused};
+use crate::block::watch::{self, Watch};
 use crate::net::recovery::{Recovery, Remedy};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -62,7 +68,6 @@ use identify::Disk;
 use init::{Ascent, Came, Capabilities};
 use registers::Port;
 use slots::{REGIONS_MAX, SLOTS, Slots};
-use watch::Watch;
 
 /// The class of such devices: mass storage, Serial ATA, AHCI (2.1.5).
 pub const CLASS: [u8; 3] = [0x01, 0x06, 0x01];
@@ -80,7 +85,7 @@ const LOOKS_MAX: usize = 100_000_000;
 /// What went wrong so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trouble {
-    /// Commands that failed, each of which stopped the port.
+    /// Times that the port stood still for a command that failed.
     pub failures: u64,
     /// Resets, but for those after a command that failed.
     pub resets: u64,
@@ -109,6 +114,7 @@ pub struct Driver {
     failed: Option<(usize, u16)>,
     /// Requests that cannot be done, until somebody completes them.
     refused: Requests,
+    cache: Cache,
     watch: Watch,
     recovery: Recovery,
     trouble: Trouble,
@@ -151,6 +157,7 @@ impl Driver {
                         spares: false,
                         failed: None,
                         refused: Vec::with_capacity(SLOTS),
+                        cache: Cache::default(),
                         watch: Watch::default(),
                         recovery,
                         trouble: Trouble::default(),
@@ -193,7 +200,11 @@ impl Driver {
             return refused(request, error);
         }
         let nothing = match request.operation {
-            Operation::Flush => !self.disk.has_cache,
+            Operation::Flush if self.disk.has_cache => match self.cache.flushes() {
+                Ok(()) => false,
+                Err(error) => return refused(request, error),
+            },
+            Operation::Flush => true,
             _ => request.length == 0,
         };
         if nothing {
@@ -204,6 +215,9 @@ impl Driver {
             Ok(described) => described,
             Err(error) => return refused(request, error),
         };
+        if matches!(request.operation, Operation::Write | Operation::Discard) {
+            self.cache.writes();
+        }
         let buffers = match request.operation {
             Operation::Read | Operation::Write => match flight::lend(&mut request) {
                 Ok(buffers) => Some(buffers),
@@ -243,51 +257,57 @@ impl Driver {
         ))
     }
 
-    /// Takes what the device answered, and whether it did.
+    /// Takes what the device answered, and whether it did. Where a command failed, the port stands
+    /// still (6.2.2), and what seems to be over is tried again as well.
     ///
     /// # Errors
-    /// If it lied.
+    /// If the device lied, or cannot go on.
     #[inline]
-    fn look(&mut self, done: &mut Requests) -> Result<bool, Lie> {
-        let is_alone = self.slots.is_alone();
-        let Some(answers) = self.slots.next(&self.bar, &self.port)? else {
+    fn look(&mut self, done: &mut Requests) -> Result<bool, Error> {
+        if self.slots.busy() == 0 {
+            return Ok(false);
+        }
+        let over = self.slots.over(&self.bar, &self.port)?;
+        if let Some(task) = init::vouches(&self.bar, &self.port)? {
+            self.restart(task);
+            return Ok(false);
+        }
+        if over != 0 && !init::is_ours(&self.bar, &self.port) {
+            return Err(Error::Stopped);
+        }
+        let Some(answers) = self.slots.take(&self.bar, &self.port, over) else {
             return Ok(false);
         };
-        // Adapters may be rid of a command that is not queued though it failed.
-        let failed = match is_alone {
-            true => init::failure(&self.bar, &self.port),
-            false => None,
-        };
-        let result = failed.map_or(Ok(()), |task| Err(BlockError::Device(task)));
         let mut left = answers.slots;
         while left != 0 {
             let slot = left.trailing_zeros() as usize;
             left &= left - 1;
             if let Some(flight) = self.flights[slot].take() {
-                done.push(landed(flight, &answers.done, result));
+                if flight.request.operation == Operation::Flush {
+                    self.cache.flushed();
+                }
+                done.push(landed(flight, &answers.done, Ok(())));
             }
-        }
-        if failed.is_some() {
-            self.restart();
         }
         Ok(true)
     }
 
-    /// Looks whether a command failed: the port stands still then (6.2.2).
-    #[cold]
-    fn look_for_failure(&mut self) {
-        let Some(task) = init::failure(&self.bar, &self.port) else {
-            return;
-        };
-        let busy = self.slots.busy();
-        if busy.is_power_of_two() {
-            self.failed = Some((busy.trailing_zeros() as usize, task));
-        }
-        self.restart();
+    /// What the device is doing, of a command that is alone.
+    fn operation(&self) -> Option<Operation> {
+        let first = self.slots.busy().trailing_zeros() as usize;
+        let flight = self.flights.get(first)?.as_ref()?;
+        Some(flight.request.operation)
     }
 
-    /// Resets a port that stands still. What it has that did not fail is tried again.
-    fn restart(&mut self) {
+    /// Resets a port that stands still, for a command that failed as this says. What it has is
+    /// tried again, but for one that was, and a flush.
+    #[cold]
+    fn restart(&mut self, task: u16) {
+        let busy = self.slots.busy();
+        let is_known = self.is_trying || self.operation() == Some(Operation::Flush);
+        if is_known && busy.is_power_of_two() {
+            self.failed = Some((busy.trailing_zeros() as usize, task));
+        }
         self.spares = true;
         self.trouble.failures += 1;
         self.ascent.begin(&self.bar, (self.clock)());
@@ -315,14 +335,11 @@ impl Driver {
     #[cold]
     fn check(&mut self, now: u64) -> Result<(), Error> {
         init::check(&self.bar, &self.port)?;
-        let busy = self.slots.busy();
-        let first = self.flights.get(busy.trailing_zeros() as usize);
-        let operation = first.and_then(|flight| Some(flight.as_ref()?.request.operation));
-        let most = match operation {
-            Some(Operation::Flush | Operation::Discard) => watch::ALONE_NANOSECONDS,
+        let most = match self.operation() {
+            Some(Operation::Flush | Operation::Discard) => watch::SLOW_NANOSECONDS,
             _ => watch::TRANSFER_NANOSECONDS,
         };
-        match self.watch.hangs(busy, most, now) {
+        match self.watch.hangs(self.slots.busy(), most, now) {
             true => Err(Error::Timeout("a command, it is done")),
             false => Ok(()),
         }
@@ -334,7 +351,10 @@ impl Driver {
     fn distrust(&mut self, error: Error, now: u64) {
         self.trouble.last = Some(error);
         (self.spares, self.failed) = (false, None);
-        self.state = match self.recovery.failed(now) {
+        if self.disk.has_cache {
+            self.cache.loses(self.operation() == Some(Operation::Flush));
+        }
+        self.state = match self.recovery.failed(self.watch.looks.worked_until()) {
             // One that was told to stop and did not has what it had.
             Remedy::Reset if !(self.state == State::Rising && self.ascent.is_stopping()) => {
                 self.trouble.resets += 1;
@@ -356,8 +376,11 @@ impl Driver {
             Ok(Came::Nowhere) => {}
             Ok(Came::Stopped(word)) => self.bring_back(done, &word),
             Ok(Came::Up(disk)) => {
-                self.recovery.comes_up(now);
-                self.watch = Watch::default();
+                // Resets for a command that failed say nothing of how healthy it is.
+                if !self.spares {
+                    self.recovery.comes_up(now);
+                    self.watch = Watch::default();
+                }
                 self.state = State::Running;
                 if disk != self.disk {
                     // Nothing is read from it, and nothing written.
@@ -476,10 +499,7 @@ impl BlockQueue for Driver {
         done.append(&mut self.refused);
         match self.state {
             State::Running => {
-                let looked = self.look(done).map_err(Error::Lie);
-                if looked == Ok(false) && self.slots.busy() != 0 {
-                    self.look_for_failure();
-                }
+                let looked = self.look(done);
                 self.retry();
                 let is_due = match looked {
                     _ if self.state != State::Running => None,

@@ -3,8 +3,7 @@
 //! knows of commands just enough to take them out and to answer them.
 
 use super::init::Came;
-use super::watch::Watch;
-use super::{Driver, Error, Recovery, State, Trouble};
+use super::{Cache, Driver, Error, Recovery, State, Trouble, Watch};
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -40,6 +39,10 @@ pub const SERR: usize = PORT + 0x30;
 pub const SACT: usize = PORT + 0x34;
 /// Commands that the adapter has.
 pub const CI: usize = PORT + 0x38;
+
+/// The link was lost, or the disk began anew: in PxSERR, and in PxIS.
+const LINK_ERRORS: u32 = 1 << 26 | 1 << 16;
+const LINK_INTERRUPTS: u32 = 1 << 22 | 1 << 6;
 
 /// A command as its table has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +93,7 @@ fn identity(blocks: u64) -> [u16; 256] {
     words[76] = 0x0100;
     words[83] = 0x6400;
     words[85] = 0x0020;
+    words[87] = 0x4100;
     for n in 0..4 {
         words[100 + n] = (blocks >> (16 * n)) as u16;
     }
@@ -177,7 +181,8 @@ impl Puppet {
             self.set(SSTS, 0x123);
             self.set(SIG, 0x0101);
             self.set(TFD, if self.is_busy.get() { 0x80 } else { 0x0150 });
-            self.set(IS, 0);
+            self.set(SERR, LINK_ERRORS);
+            self.set(IS, LINK_INTERRUPTS);
         }
         let is_asked = self.get(CMD) & 1 != 0 && self.get(CI) & 1 != 0 && !self.is_silent.get();
         if is_asked && self.peek(0).is_ok_and(|taken| taken.opcode == 0xec) {
@@ -260,6 +265,39 @@ impl Puppet {
         self.taken.set(self.taken.get() & rest);
     }
 
+    /// Whether the port carries out commands, and which it has, one bit each.
+    pub fn slots(&self) -> u32 {
+        match self.get(CMD) & 1 {
+            0 => 0,
+            _ => self.get(CI) | self.get(SACT),
+        }
+    }
+
+    /// Something else stops the port and starts it again if `is_started`, or leaves it: what it had
+    /// is forgotten.
+    pub fn reset_port(&self, is_started: bool) {
+        for offset in [CI, SACT, IS, SERR, SCTL, CMD] {
+            self.set(offset, 0);
+        }
+        self.taken.set(0);
+        self.set(CMD, u32::from(is_started));
+    }
+
+    /// The link is lost, and back: the disk begins anew, without what it had.
+    pub fn bounce(&self) {
+        self.set(SERR, self.get(SERR) | LINK_ERRORS);
+        self.set(IS, self.get(IS) | LINK_INTERRUPTS);
+        self.set(TFD, 0x0150);
+        self.set(CI, 0);
+        self.set(SACT, 0);
+        self.taken.set(0);
+    }
+
+    /// Says that the disk has a fault, and not that a command failed: the port goes on.
+    pub fn fault(&self) {
+        self.set(TFD, 0x0070);
+    }
+
     /// Says that a command failed: the port stands still.
     pub fn fail(&self, error: u8) {
         self.set(TFD, u32::from(error) << 8 | 0x41);
@@ -278,11 +316,21 @@ impl Registers for Puppet {
 
     fn write32(&self, offset: usize, value: u32) {
         let value = match offset {
+            // A port that does not run takes nothing.
+            SACT | CI if self.get(CMD) & 1 == 0 => return,
             SACT | CI => self.get(offset) | value,
+            // Two bits are PxSERR's, and cleared there.
+            IS if self.get(SERR) & LINK_ERRORS != 0 => self.get(IS) & (!value | LINK_INTERRUPTS),
             IS | SERR => self.get(offset) & !value,
             _ => value,
         };
         self.set(offset, value);
+        match offset {
+            SERR if value & LINK_ERRORS == 0 => self.set(IS, self.get(IS) & !LINK_INTERRUPTS),
+            // It forgets what it had (3.3.13, 3.3.14).
+            CMD if value & 1 == 0 => [CI, SACT].into_iter().for_each(|at| self.set(at, 0)),
+            _ => {}
+        }
     }
 
     /// The driver has none of these.
@@ -300,6 +348,7 @@ impl Driver {
     /// As for [`Driver::new`].
     pub fn renew(&mut self) -> Result<(), Error> {
         self.trouble = Trouble::default();
+        self.cache = Cache::default();
         self.recovery = Recovery::default();
         self.watch = Watch::default();
         self.suspects.clear();

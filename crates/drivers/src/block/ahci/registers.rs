@@ -97,16 +97,22 @@ pub const COMMAND_SPIN_UP: u32 = 1 << 1 | 1 << 2;
 /// PxCMD.FRE: what the disk says is written to memory.
 pub const COMMAND_RECEIVE: u32 = 1 << 4;
 
+/// PxIS.PRCS and PCS: the link was lost, or the disk began anew (3.3.5). They stay set until PxSERR
+/// is cleared, also once the link is back.
+pub const INTERRUPT_LINK: u32 = 1 << 22 | 1 << 6;
+/// PxSERR.DIAG.X and N, of which these two are made (3.3.12).
+pub const ERRORS_LINK: u32 = 1 << 26 | 1 << 16;
 /// PxIS.TFES: the disk said that a command failed.
 pub const INTERRUPT_TASK: u32 = 1 << 30;
 /// PxIS.HBFS, HBDS, IFS and OFS: the bus, the link or a transfer failed, so that the port stands
 /// still (6.1.2 to 6.1.5, 6.1.8).
 pub const INTERRUPT_FATAL: u32 = 1 << 29 | 1 << 28 | 1 << 27 | 1 << 24;
 
-/// PxTFD.STS: busy, data are requested, and the last command failed (ACS-2, status field).
+/// PxTFD.STS: busy, data are requested, and the last command failed: a device fault, or an error
+/// (ACS-2, status field). The port stands still for the second alone.
 pub const TASK_BUSY: u32 = 1 << 7;
 pub const TASK_REQUEST: u32 = 1 << 3;
-pub const TASK_ERROR: u32 = 1 << 0;
+pub const TASK_FAILED: u32 = 1 << 5 | 1 << 0;
 
 /// PxSIG of an ATA disk.
 pub const SIGNATURE_DISK: u32 = 0x0000_0101;
@@ -119,3 +125,5 @@ pub const LINK_UP: u32 = 3;
 /// does not sleep.
 pub const CONTROL_RESET: u32 = 1;
 pub const CONTROL_AWAKE: u32 = 3 << 8;
+/// Both. The driver leaves them so that a port which was reset has others (3.3.11).
+pub const CONTROL_DRIVEN: u32 = 0xf << 8 | 0xf;

@@ -212,16 +212,14 @@ impl Slots {
         }
     }
 
-    /// The commands that are over: neither adapter nor disk has them any more. Of those that failed
-    /// the slots stay as they are (6.1.9).
+    /// The slots that seem to be over, one bit each: neither adapter nor disk has them any more. Of
+    /// those that failed the slots stay as they are (6.1.9). Those of a port that something else
+    /// has reset look alike: see [`vouches`](super::init::vouches), and then [`Self::take`].
     ///
     /// # Errors
     /// If the device has what it was not given. It must be reset.
     #[inline]
-    pub fn next(&mut self, bar: &Mmio, port: &Port) -> Result<Option<Answers>, Lie> {
-        if self.busy == 0 {
-            return Ok(None);
-        }
+    pub fn over(&self, bar: &Mmio, port: &Port) -> Result<u32, Lie> {
         let has = match self.is_queued {
             // A command is told to the disk before the adapter is rid of it.
             true => bar.read(port.issue) | bar.read(port.active),
@@ -230,19 +228,22 @@ impl Slots {
         if has & !self.busy != 0 {
             return Err(Lie::NotIssued(has & !self.busy));
         }
-        let slots = self.busy & !has;
+        Ok(self.busy & !has)
+    }
+
+    /// Takes these slots back, on the device's word that they are over.
+    #[inline]
+    pub fn take(&mut self, bar: &Mmio, port: &Port, slots: u32) -> Option<Answers> {
         let said = match self.is_queued {
             true => port.active,
             false => port.issue,
         };
-        let over = match slots {
+        let done = match slots {
             0 => None,
             _ => bar.shows(said, slots, 0),
-        };
-        Ok(over.map(|done| {
-            self.busy &= !slots;
-            Answers { done, slots }
-        }))
+        }?;
+        self.busy &= !slots;
+        Some(Answers { done, slots })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The driver against a puppet that answers commands while the driver looks at its clock.
 
-use super::watch::{ALONE_NANOSECONDS, TRANSFER_NANOSECONDS};
 use super::*;
+use crate::block::watch::{SLOW_NANOSECONDS, TRANSFER_NANOSECONDS};
 use crate::net::recovery::RESETS_MAX;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -259,9 +259,9 @@ fn flush_and_discard_wait_for_what_is_in_flight_and_are_alone() {
         (1, 0, 1)
     );
     // It may take long.
-    puppet.sleep(ALONE_NANOSECONDS / 2);
+    puppet.sleep(SLOW_NANOSECONDS / 2);
     bench.driver.complete(&mut bench.done);
-    puppet.sleep(ALONE_NANOSECONDS / 3);
+    puppet.sleep(SLOW_NANOSECONDS / 3);
     bench.driver.complete(&mut bench.done);
     bench.disk.silent.set(false);
     let over = bench.wait(3);
@@ -394,16 +394,21 @@ fn one_that_hangs_behind_each_reset_is_given_up() {
 
 #[test]
 fn another_disk_behind_a_reset_gets_nothing() {
-    let mut bench = bench();
-    bench.disk.silent.set(true);
-    bench.submit(Operation::Write, 1);
-    bench.driver.complete(&mut bench.done);
-    bench.disk.puppet.identity.borrow_mut()[100] = 9;
-    bench.disk.puppet.sleep(TRANSFER_NANOSECONDS);
-    assert_eq!(bench.wait(1)[0].result, Err(BlockError::Reset));
-    bench.submit(Operation::Write, 1);
-    assert_eq!(bench.wait(1)[0].result, Err(BlockError::Gone));
-    assert!(bench.disk.commands.borrow().is_empty());
+    // Its size, and its serial number and world wide name: a twin.
+    for (word, value) in [(100, 9), (19, 0x3231), (111, 1)] {
+        let mut bench = bench();
+        bench.disk.silent.set(true);
+        bench.submit(Operation::Write, 1);
+        bench.driver.complete(&mut bench.done);
+        bench.disk.puppet.identity.borrow_mut()[word] = value;
+        bench.disk.puppet.sleep(TRANSFER_NANOSECONDS);
+        assert_eq!(bench.wait(1)[0].result, Err(BlockError::Reset));
+        for operation in [Operation::Write, Operation::Flush] {
+            bench.submit(operation, 1);
+            assert_eq!(bench.wait(1)[0].result, Err(BlockError::Gone), "{word}");
+        }
+        assert!(bench.disk.commands.borrow().is_empty());
+    }
 }
 
 #[test]
@@ -418,6 +423,158 @@ fn a_disk_without_a_queue_has_one_command() {
     assert!(bench.wait(2).iter().all(|request| request.result == Ok(())));
     assert_eq!(bench.disk.commands.borrow()[0].opcode, 0x25);
     bench.works();
+}
+
+/// Writes blocks that the disk does not carry out, and one that it does: what they come to where
+/// something happens then.
+fn written(happens: impl FnOnce(&Puppet)) -> (Bench, Requests) {
+    let mut bench = bench();
+    bench.disk.silent.set(true);
+    (0..3).for_each(|block| bench.submit(Operation::Write, block));
+    bench.driver.complete(&mut bench.done);
+    assert!(bench.done.is_empty());
+    happens(&bench.disk.puppet);
+    let over = bench.wait(3);
+    (bench, over)
+}
+
+#[test]
+fn a_port_that_is_reset_behind_the_driver_has_done_nothing() {
+    type Happens = fn(&Puppet);
+    let resets: [(Happens, Error); 5] = [
+        (|puppet| puppet.reset_port(false), Error::Stopped),
+        (|puppet| puppet.reset_port(true), Error::Stopped),
+        (|puppet| puppet.bounce(), Error::Link),
+        (
+            |puppet| {
+                puppet.set(GHC, 1);
+                puppet.serve();
+            },
+            Error::Stopped,
+        ),
+        (
+            |puppet| {
+                puppet.reset_port(false);
+                puppet.set(SSTS, 0);
+            },
+            Error::Stopped,
+        ),
+    ];
+    for (happens, why) in resets {
+        let (mut bench, over) = written(happens);
+        assert!(
+            over.iter()
+                .all(|write| write.result == Err(BlockError::Reset)),
+            "{why}"
+        );
+        assert_eq!(bench.driver.trouble().last, Some(why));
+        assert!(bench.disk.commands.borrow().is_empty());
+        bench.works();
+    }
+}
+
+#[test]
+fn a_port_that_is_reset_while_nobody_looks_is_noticed() {
+    for happens in [|puppet: &Puppet| puppet.reset_port(true), Puppet::bounce] {
+        let mut bench = bench();
+        happens(&bench.disk.puppet);
+        bench.disk.puppet.sleep(1 << 30);
+        bench.driver.complete(&mut bench.done);
+        assert_eq!(bench.driver.trouble().resets, 1);
+        bench.works();
+    }
+}
+
+#[test]
+fn a_flush_behind_a_link_that_went_and_came_fails_once() {
+    for is_noticed in [true, false] {
+        let mut bench = bench();
+        bench.submit(Operation::Write, 1);
+        assert_eq!(bench.wait(1)[0].result, Ok(()));
+        bench.disk.puppet.bounce();
+        if is_noticed {
+            bench.disk.puppet.sleep(1 << 30);
+            bench.driver.complete(&mut bench.done);
+            bench.works();
+        }
+        let results = [(); 2].map(|()| {
+            bench.submit(Operation::Flush, 0);
+            bench.wait(1)[0].result
+        });
+        assert_eq!(results, [Err(BlockError::Reset), Ok(())], "{is_noticed}");
+    }
+}
+
+#[test]
+fn a_disk_with_a_fault_has_done_nothing_until_it_says_so_alone() {
+    let (mut bench, over) = {
+        let mut bench = bench();
+        bench.disk.silent.set(true);
+        (0..3).for_each(|block| bench.submit(Operation::Write, block));
+        let puppet = bench.disk.puppet.clone();
+        puppet.take().unwrap().unwrap();
+        puppet.fault();
+        puppet.answer(0);
+        let over = bench.wait(3);
+        (bench, over)
+    };
+    assert!(over.iter().all(|write| write.result == Ok(())));
+    let trouble = *bench.driver.trouble();
+    assert_eq!((trouble.failures, trouble.resets), (1, 0));
+    let mut blocks: Vec<_> = bench
+        .disk
+        .commands
+        .borrow()
+        .iter()
+        .map(|c| c.block)
+        .collect();
+    blocks.sort_unstable();
+    assert_eq!(blocks, [0, 1, 2], "each was tried again");
+    // And a flush is not.
+    bench.disk.silent.set(true);
+    bench.submit(Operation::Flush, 0);
+    let puppet = bench.disk.puppet.clone();
+    let flush = puppet.take().unwrap().unwrap();
+    puppet.fault();
+    puppet.answer(flush.slot);
+    assert_eq!(bench.wait(1)[0].result, Err(BlockError::Device(0x70)));
+}
+
+#[test]
+fn a_command_that_failed_alone_is_tried_again_once() {
+    let mut bench = bench();
+    bench.disk.silent.set(true);
+    bench.submit(Operation::Read, 7);
+    bench.disk.puppet.fail(0x40);
+    let over = bench.wait(1);
+    assert!(over[0].result == Ok(()) && bench.is_right(&over[0]));
+    assert_eq!(bench.driver.trouble().failures, 1);
+}
+
+#[test]
+fn one_that_hangs_at_each_flush_is_given_up() {
+    let mut bench = bench();
+    for _ in 0..=RESETS_MAX {
+        bench.disk.silent.set(true);
+        bench.submit(Operation::Flush, 0);
+        bench.driver.complete(&mut bench.done);
+        bench.disk.puppet.sleep(SLOW_NANOSECONDS);
+        assert!(bench.wait(1)[0].result.is_err());
+    }
+    assert_eq!(bench.driver.state, State::GivenUp);
+}
+
+#[test]
+fn a_disk_in_standby_may_spin_up() {
+    let mut bench = bench();
+    bench.disk.silent.set(true);
+    bench.submit(Operation::Read, 5);
+    bench.driver.complete(&mut bench.done);
+    bench.disk.puppet.sleep(TRANSFER_NANOSECONDS - (1 << 30));
+    bench.driver.complete(&mut bench.done);
+    bench.disk.silent.set(false);
+    assert_eq!(bench.wait(1)[0].result, Ok(()));
+    assert_eq!(bench.driver.trouble().resets, 0);
 }
 
 #[test]

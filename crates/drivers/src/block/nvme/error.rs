@@ -21,6 +21,8 @@ pub enum Error {
     Timeout(&'static str),
     /// It says that it cannot go on (CSTS.CFS).
     Fatal,
+    /// Something else has reset or stopped it (CSTS.RDY, CC).
+    Stopped,
     /// It cannot do something that the driver needs.
     Lacks(&'static str),
     /// It refused a command that it must carry out.
@@ -63,6 +65,9 @@ impl fmt::Display for Error {
             Self::Fatal => f.write_str(
                 "it says that it cannot go on (CSTS.CFS); start the image again, and if that does \
                  not help, use another disk",
+            ),
+            Self::Stopped => f.write_str(
+                "something else has reset it or shut it down; see that nothing else drives it",
             ),
             Self::Lacks(what) => write!(f, "it has {what}; use another disk"),
             Self::Refused { command, status } => {

@@ -11,9 +11,12 @@ const BLOCK_BYTES: [usize; 2] = [512, 4096];
 /// What the driver's own limit is as MDTS.
 const TRANSFER_SHIFT: u32 = (TRANSFER_BYTES_MAX / PAGE).trailing_zeros();
 
-/// What the controller can do.
+/// What the controller can do, and which one it is. Behind a reset it is compared as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Controller {
+    /// SN, and MN and FR (figure 275): another one of its model has another serial number.
+    pub serial: [u8; 20],
+    pub model: [u8; 48],
     /// Most bytes of a transfer.
     pub transfer_bytes_max: usize,
     /// ONCS, bit 2.
@@ -29,11 +32,17 @@ pub struct Controller {
 pub struct Namespace {
     /// Its number.
     pub number: u32,
+    /// NGUID and EUI64 (figure 97): another one has others, or none.
+    pub name: [u8; 24],
     pub block_size: usize,
     /// Bytes, whole blocks.
     pub capacity: u64,
     /// NSATTR, bit 0.
     pub read_only: bool,
+}
+
+fn some<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
+    core::array::from_fn(|n| page[at + n])
 }
 
 fn word(page: &[u8], at: usize) -> u16 {
@@ -61,6 +70,8 @@ impl Controller {
         };
         let offers = word(page, 520);
         Ok(Self {
+            serial: some(page, 4),
+            model: some(page, 24),
             transfer_bytes_max: transfer,
             deallocates: offers & 1 << 2 != 0,
             writes_zeroes: offers & 1 << 3 != 0,
@@ -98,6 +109,7 @@ impl Namespace {
         let capacity = blocks.checked_mul(block_size as u64);
         Ok(Self {
             number,
+            name: some(page, 104),
             block_size,
             capacity: capacity.ok_or(Error::Config("the size of its namespace"))?,
             read_only: page[99] & 1 != 0,

@@ -112,6 +112,11 @@ pub fn is_ready(bar: &Mmio) -> Result<bool, Error> {
     }
 }
 
+/// Whether it is configured as the driver left it: whatever resets it clears CC.EN (3.7).
+pub fn is_ours(bar: &Mmio) -> bool {
+    bar.read(CC) & CC_DRIVEN == CC_SETUP | CC_ENABLE
+}
+
 /// What the device is asked on its way up, in this order (3.5.1, steps 7 and 8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {

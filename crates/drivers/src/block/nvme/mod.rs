@@ -25,11 +25,12 @@
 //! must sleep.
 //!
 //! **Durability.** A device with a cache that loses its content (VWC) keeps what was written once
-//! it has been flushed, any other one once it is written.
+//! it has been flushed, any other one once it is written. Behind a reset, the next flush fails if
+//! there is anything that a cache may have lost ([`cache`](crate::block::cache)).
 //!
-//! **Trouble.** A command that takes longer than [`watch::COMMAND_NANOSECONDS`] is aborted. If it
-//! is not over then, or the device writes what cannot be, says that it cannot go on, or is gone,
-//! it is reset, and everything that it had fails; when it is given up, see
+//! **Trouble.** A command that takes too long ([`watch`]) is aborted. If it is not over then, or
+//! the device writes what cannot be, says that it cannot go on, was reset by something else, or is
+//! gone, it is reset, and everything that it had fails; when it is given up, see
 //! [`recovery`](crate::net::recovery). Buffers come back when it says that it is disabled, and
 //! never if it does not, nor when the driver is dropped.
 
@@ -50,6 +51,7 @@ pub use command::Status;
 pub use error::{Error, Lie};
 pub use queue::SLOTS as DEPTH;
 
+use crate::block::cache::Cache;
 use crate::block::flight::{self, Flight, Requests, State, landed, refused};
 use crate::net::recovery::{Recovery, Remedy};
 use alloc::boxed::Box;
@@ -103,6 +105,7 @@ pub struct Driver {
     flights: [Option<Flight>; SLOTS],
     /// Requests that cannot be done, until somebody completes them.
     refused: Requests,
+    cache: Cache,
     watch: Watch,
     recovery: Recovery,
     trouble: Trouble,
@@ -143,6 +146,7 @@ impl Driver {
                         namespace,
                         flights: [const { None }; SLOTS],
                         refused: Vec::with_capacity(SLOTS),
+                        cache: Cache::default(),
                         watch: Watch::default(),
                         recovery,
                         trouble: Trouble::default(),
@@ -191,13 +195,25 @@ impl Driver {
                 };
                 let of = match request.operation {
                     Operation::Read => Command::read,
-                    _ => Command::write,
+                    _ => {
+                        self.cache.writes();
+                        Command::write
+                    }
                 };
                 (of(number, block, blocks, pages), true)
             }
-            Operation::Flush => (Command::flush(number), false),
-            Operation::WriteZeroes => (Command::write_zeroes(number, block, blocks), false),
+            Operation::Flush => {
+                if let Err(error) = self.cache.flushes() {
+                    return refused(request, error);
+                }
+                (Command::flush(number), false)
+            }
+            Operation::WriteZeroes => {
+                self.cache.writes();
+                (Command::write_zeroes(number, block, blocks), false)
+            }
             Operation::Discard => {
+                self.cache.writes();
                 let range = self.lists.place(slot, command::range(block, blocks));
                 (Command::deallocate(number, range), false)
             }
@@ -226,7 +242,11 @@ impl Driver {
         while let Some(answer) = self.io.next()? {
             answered += 1;
             if let Some(flight) = self.flights[answer.slot].take() {
-                done.push(landed(flight, &answer.done, outcome(answer.status)));
+                let outcome = outcome(answer.status);
+                if flight.request.operation == Operation::Flush && outcome.is_ok() {
+                    self.cache.flushed();
+                }
+                done.push(landed(flight, &answer.done, outcome));
             }
         }
         self.io.tell(&self.bar);
@@ -236,14 +256,14 @@ impl Driver {
     /// Looks whether the device is as it should be, from time to time.
     #[cold]
     fn check(&mut self, now: u64) -> Result<(), Error> {
-        match init::is_ready(&self.bar)? {
-            true => {}
-            false => return Err(Error::Timeout("CSTS.RDY, it is still ready")),
+        if !init::is_ready(&self.bar)? || !init::is_ours(&self.bar) {
+            return Err(Error::Stopped);
         }
         // Answers to aborts: the commands themselves are what counts.
         while self.admin.next()?.is_some() {}
         self.admin.tell(&self.bar);
-        match self.watch.look(self.io.busy(), now) {
+        let long = flight::slow(&self.flights);
+        match self.watch.look(self.io.busy(), long, now) {
             Verdict::Well => Ok(()),
             Verdict::Abort(slot) => {
                 if self.admin.busy() == 0
@@ -266,7 +286,12 @@ impl Driver {
     #[cold]
     fn distrust(&mut self, error: Error, now: u64) {
         self.trouble.last = Some(error);
-        self.state = match self.recovery.failed(now) {
+        if self.controller.has_cache {
+            let mut flights = self.flights.iter().flatten();
+            let is_flush = |flight: &Flight| flight.request.operation == Operation::Flush;
+            self.cache.loses(flights.any(is_flush));
+        }
+        self.state = match self.recovery.failed(self.watch.looks.worked_until()) {
             // One that was told to stop and did not has what it had.
             Remedy::Reset if !(self.state == State::Rising && self.ascent.is_stopping()) => {
                 self.trouble.resets += 1;
@@ -299,8 +324,8 @@ impl Driver {
                 self.watch = Watch::default();
                 self.state = State::Running;
                 if (controller, namespace) != (self.controller, self.namespace) {
-                    // Another disk by now: nothing is read from it, and nothing written.
-                    self.namespace.capacity = 0;
+                    // Nothing is read from it, and nothing written.
+                    self.distrust(Error::Config("that it is another disk"), now);
                 }
             }
             Err(error) => self.distrust(error, now),

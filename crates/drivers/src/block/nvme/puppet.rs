@@ -7,7 +7,7 @@ use super::init::Came;
 use super::queue::ENTRIES;
 use super::registers::*;
 use super::watch::Watch;
-use super::{Driver, Error, Recovery, State, Trouble};
+use super::{Cache, Driver, Error, Recovery, State, Trouble};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -135,6 +135,12 @@ impl Puppet {
     /// Changes CSTS.
     pub fn set_status(&self, value: u32) {
         self.set(CSTS, value);
+    }
+
+    /// Something else resets the device: it forgets its queues, and its configuration.
+    pub fn reset_behind(&self) {
+        self.set(CC, 0);
+        self.serve();
     }
 
     /// Unplugs the device.
@@ -298,6 +304,7 @@ impl Driver {
     /// As for [`Driver::new`].
     pub fn renew(&mut self) -> Result<(), Error> {
         self.trouble = Trouble::default();
+        self.cache = Cache::default();
         self.recovery = Recovery::default();
         self.watch = Watch::default();
         self.state = State::Rising;

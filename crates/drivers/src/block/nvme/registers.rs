@@ -46,6 +46,8 @@ pub const CC_ENABLE: u32 = 1 << 0;
 /// CC as the driver sets it up, but for EN: the NVM Command Set (CSS 0), pages of 4 KiB (MPS 0),
 /// round robin (AMS 0), entries of 2^6 and 2^4 bytes (IOSQES, IOCQES).
 pub const CC_SETUP: u32 = 6 << 16 | 4 << 20;
+/// All of these, and CC.SHN: what the driver leaves as it set it.
+pub const CC_DRIVEN: u32 = 0xff_fff1;
 /// CC.SHN: normal shutdown.
 pub const CC_SHUTDOWN: u32 = 1 << 14;
 

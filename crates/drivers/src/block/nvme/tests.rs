@@ -1,6 +1,6 @@
 //! The driver against a puppet that answers commands while the driver looks at its clock.
 
-use super::watch::{ABORT_NANOSECONDS, COMMAND_NANOSECONDS};
+use super::watch::{ABORT_NANOSECONDS, COMMAND_NANOSECONDS, LONG_NANOSECONDS};
 use super::*;
 use crate::net::recovery::RESETS_MAX;
 use alloc::rc::Rc;
@@ -150,6 +150,7 @@ impl Bench {
             if let Some(request) = self.done.pop() {
                 return request;
             }
+            self.driver.submit(&mut self.todo);
             self.driver.complete(&mut self.done);
         }
         panic!("it never comes back");
@@ -523,19 +524,113 @@ fn one_that_is_gone_with_all_that_it_can_hold_refuses_what_comes() {
     assert!(results.all(|result| result == Err(BlockError::Gone)));
 }
 
-#[test]
-fn a_disk_that_is_another_one_behind_a_reset_is_none() {
+/// A disk of which a byte of what it says is another one behind a reset.
+fn gets_nothing(page: usize, at: usize) {
     let mut bench = bench();
     bench.disk.silent.set(true);
     let words = bench.read(0);
-    bench.disk.puppet.pages.borrow_mut()[2][0] = 7;
+    bench.disk.puppet.pages.borrow_mut()[page][at] = 7;
     bench.disk.puppet.post(1, !id(&words), 0).unwrap();
     assert_eq!(bench.wait().result, Err(BlockError::Reset));
+    let commands = bench.disk.commands.borrow().len();
+    bench.disk.silent.set(false);
+    for operation in [Operation::Read, Operation::Write, Operation::Flush] {
+        let request = bench.request(operation, 0, 512);
+        bench.todo.push_back(request);
+        let request = bench.wait();
+        assert_eq!(request.result, Err(BlockError::Gone), "{page}, {at}");
+    }
+    assert_eq!(bench.disk.commands.borrow().len(), commands);
+}
+
+#[test]
+fn a_disk_that_is_another_one_behind_a_reset_gets_nothing() {
+    // Its size, its serial number, its model, its firmware, and the namespace's identifiers.
+    for (page, at) in [
+        (2, 0),
+        (0, 4),
+        (0, 23),
+        (0, 24),
+        (0, 71),
+        (2, 104),
+        (2, 127),
+    ] {
+        gets_nothing(page, at);
+    }
+}
+
+#[test]
+fn one_that_is_reset_behind_the_driver_is_noticed_and_its_next_flush_fails_once() {
+    let mut bench = bench();
+    for is_written in [true, false] {
+        if is_written {
+            let request = bench.request(Operation::Write, 0, 512);
+            bench.submit(request);
+            assert_eq!(bench.wait().result, Ok(()));
+        }
+        bench.disk.puppet.reset_behind();
+        bench.disk.puppet.sleep(1 << 30);
+        bench.driver.complete(&mut bench.done);
+        assert_eq!(bench.driver.trouble().last, Some(Error::Stopped));
+        bench.rise();
+        let results = [(); 2].map(|()| {
+            let request = bench.request(Operation::Flush, 0, 0);
+            bench.submit(request);
+            bench.wait().result
+        });
+        let first = if is_written {
+            Err(BlockError::Reset)
+        } else {
+            Ok(())
+        };
+        assert_eq!(results, [first, Ok(())]);
+    }
+    // Enabled again by something else, it has not what the driver gave it.
+    bench.disk.puppet.reset_behind();
+    bench.disk.puppet.set(registers::CC, registers::CC_ENABLE);
+    bench.disk.puppet.serve();
+    bench.disk.puppet.sleep(1 << 30);
+    let resets = bench.driver.trouble().resets;
+    bench.driver.complete(&mut bench.done);
+    assert_eq!(bench.driver.trouble().resets, resets + 1);
     bench.rise();
-    assert_eq!(bench.driver.capacity(), 0);
-    let request = bench.request(Operation::Read, 0, 512);
+    bench.works();
+}
+
+#[test]
+fn a_flush_may_take_longer_than_a_transfer() {
+    let mut bench = bench();
+    bench.disk.silent.set(true);
+    let request = bench.request(Operation::Flush, 0, 0);
     bench.submit(request);
-    assert_eq!(bench.wait().result, Err(BlockError::OutOfRange));
+    bench.driver.complete(&mut bench.done);
+    bench.disk.puppet.sleep(LONG_NANOSECONDS - (1 << 30));
+    bench.driver.complete(&mut bench.done);
+    bench.disk.silent.set(false);
+    assert_eq!(bench.wait().result, Ok(()));
+    assert_eq!(
+        (bench.driver.trouble().aborts, bench.driver.trouble().resets),
+        (0, 0)
+    );
+}
+
+#[test]
+fn one_that_hangs_at_each_flush_is_given_up() {
+    let mut bench = bench();
+    bench.disk.silent.set(true);
+    let results = [(); RESETS_MAX as usize + 1].map(|()| {
+        let request = bench.request(Operation::Flush, 0, 0);
+        bench.submit(request);
+        bench.driver.complete(&mut bench.done);
+        bench.disk.puppet.sleep(LONG_NANOSECONDS);
+        bench.driver.complete(&mut bench.done);
+        bench.disk.puppet.sleep(ABORT_NANOSECONDS);
+        let result = bench.wait().result;
+        bench.rise();
+        result
+    });
+    assert!(results.iter().all(Result::is_err));
+    assert_eq!(bench.driver.state, State::GivenUp);
 }
 
 #[test]

@@ -1,71 +1,98 @@
-//! The virtio block device (5.2): a disk of which one transfer is done at a time, through a buffer
-//! of its own.
+//! The virtio block device (5.2): a disk with a queue of requests.
 //!
 //! Keep the specification open: [`virtio`] says which, and what the drivers of all virtio devices
-//! share.
+//! share. Read in this order:
 //!
-//! **Durability.** The driver does not accept VIRTIO_BLK_F_FLUSH: the device then stores what is
-//! written before it says that it is done (5.2.6.2).
+//! | file | what | sections |
+//! |---|---|---|
+//! | `geometry` | what the device says of itself | 5.2.4, 5.2.5 |
+//! | `slots` | requests, where their data lie, and what the device has | 5.2.6, 2.7 |
+//! | `registers` | configuration, features, and the words of requests | 5.2.2 to 5.2.6 |
 //!
-//! **Waiting.** A transfer is waited for by looking at memory, at most
-//! [`REQUEST_NANOSECONDS`](virtio::request::REQUEST_NANOSECONDS).
+//! As many requests are in flight as [`DEPTH`] says. Data go between the device and the caller's
+//! own buffers: no byte is copied, and no request allocates.
 //!
-//! **Trouble.** A device that writes what cannot be, or does not answer, is reset, and the transfer
-//! fails; when it is given up, see [`recovery`](crate::net::recovery). Then all transfers fail.
+//! **Waiting.** The device is looked at and never interrupts: [`BlockQueue::arm`] says that nobody
+//! must sleep.
+//!
+//! **Durability.** A device that offers VIRTIO_BLK_F_FLUSH keeps what was written once it has been
+//! flushed, any other one once it is written (5.2.6.2). Behind a reset, the next flush fails if
+//! there is anything that a cache may have lost ([`cache`](crate::block::cache)).
+//!
+//! **Trouble.** If a request takes too long ([`watch`]), or the device writes what cannot be, needs
+//! a reset, was reset by something else, or is gone, it is reset, and everything that it had fails;
+//! when it is given up, see [`recovery`](crate::net::recovery). Buffers come back when it says that
+//! it was reset, and never if it does not, nor when the driver is dropped.
 
+mod geometry;
 mod registers;
+mod slots;
 #[cfg(test)]
 mod tests;
 
+use crate::block::cache::Cache;
+use crate::block::flight::{self, Flight, Requests, State, landed, refused};
+use crate::block::watch::{self, Watch};
 use crate::net::recovery::{Recovery, Remedy};
-use crate::virtio::queue::Buffer;
-use crate::virtio::request::Requests;
-use crate::virtio::{self, Error, Transport};
+use crate::virtio::{self, Error, Lie, Transport};
 use alloc::boxed::Box;
-use device::block::{Durability, Limits};
-use device::{BlockDevice, BlockError};
-use hw::{DmaArena, DmaBuf, Done, FromDevice, InFlight, ToDevice};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use device::WaitHandle;
+use device::block::{BlockError, BlockQueue, Limits, Operation, Request};
+use geometry::Geometry;
+use hw::{DmaArena, Done};
 use registers::*;
+use slots::{Order, SLOTS, Slots};
 
 pub use registers::CONFIG_BYTES;
+pub use slots::SLOTS as DEPTH;
 
 /// The kind of device (5.2.1).
 pub const KIND: u16 = 2;
+/// DMA memory that the driver takes: the queue, and headers and statuses of requests.
+pub const DMA_BYTES: usize = 4 * 4096;
 
-/// Bytes of a transfer; more are several.
-pub const TRANSFER_BYTES: usize = 64 << 10;
-/// DMA memory that the driver takes: the transfer, header and status, and rings, each at pages.
-pub const DMA_BYTES: usize = TRANSFER_BYTES + 5 * 4096;
-
-/// Bytes of the header of a request.
-const HEADER_BYTES: usize = 16;
-
-/// What the device says of itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Geometry {
-    capacity: u64,
-    block_size: usize,
-    /// Bytes of a transfer, whole blocks.
-    transfer: usize,
-    read_only: bool,
+/// Why a device is not to be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It wrote what cannot be.
+    Lie,
+    /// A request, or a reset, was not over in time.
+    Late,
+    /// It needs a reset, was reset by something else, or is gone.
+    Dead,
+    /// It is another disk behind a reset.
+    Other,
+    /// It does not come up.
+    Start(Error),
 }
 
-/// What a request consists of, while no device has it.
-struct Buffers {
-    header: DmaBuf,
-    data: DmaBuf,
-    status: DmaBuf,
+/// What went wrong so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// Resets.
+    pub resets: u64,
+    /// Why it was reset last, or given up.
+    pub last: Option<Failure>,
 }
 
 /// The driver.
 pub struct Driver<T: Transport> {
     transport: T,
-    requests: Requests,
-    /// None once a device that was given up has them for ever.
-    buffers: Option<Buffers>,
+    slots: Slots,
+    state: State,
+    /// Since when it is being reset.
+    since: u64,
     geometry: Geometry,
-    clock: Box<dyn Fn() -> u64>,
+    flights: [Option<Flight>; SLOTS],
+    /// Requests that cannot be done, until somebody completes them.
+    refused: Requests,
+    cache: Cache,
+    watch: Watch,
     recovery: Recovery,
+    trouble: Trouble,
+    clock: Box<dyn Fn() -> u64>,
 }
 
 impl<T: Transport> Driver<T> {
@@ -79,190 +106,278 @@ impl<T: Transport> Driver<T> {
         arena: &mut DmaArena,
         clock: impl Fn() -> u64 + 'static,
     ) -> Result<Self, Error> {
-        let buffers = Buffers {
-            header: arena.buf(HEADER_BYTES, HEADER_BYTES)?,
-            status: arena.buf(1, 1)?,
-            data: arena.buf(TRANSFER_BYTES, 4096)?,
-        };
-        let mut driver = Self {
-            requests: Requests::new(arena)?,
+        let mut slots = Slots::new(arena)?;
+        virtio::reset(&transport, &clock)?;
+        let geometry = bring_up(&transport, &mut slots)?;
+        let mut recovery = Recovery::default();
+        recovery.comes_up(clock());
+        Ok(Self {
             transport,
-            buffers: Some(buffers),
-            geometry: Geometry::default(),
+            slots,
+            state: State::Running,
+            since: 0,
+            geometry,
+            flights: [const { None }; SLOTS],
+            refused: Vec::with_capacity(SLOTS),
+            cache: Cache::default(),
+            watch: Watch::default(),
+            recovery,
+            trouble: Trouble::default(),
             clock: Box::new(clock),
-            recovery: Recovery::default(),
-        };
-        virtio::reset(&driver.transport, &*driver.clock)?;
-        driver.geometry = driver.bring_up()?;
-        Ok(driver)
+        })
     }
 
-    /// From a reset that has ended to a device that runs (3.1.1, 5.2.5).
-    fn bring_up(&mut self) -> Result<Geometry, Error> {
-        let transport = &self.transport;
-        let wanted = HAS_SIZE_MAX | READ_ONLY | HAS_BLK_SIZE;
-        let features = virtio::negotiate(transport, 0, |_| wanted)?;
-        let geometry = geometry(transport, features)?;
-        self.requests.set_up(transport, REQUEST_QUEUE, features)?;
-        virtio::run(transport);
-        Ok(geometry)
+    /// What went wrong so far.
+    pub fn trouble(&self) -> &Trouble {
+        &self.trouble
     }
 
-    /// Has the device do one transfer of `length` bytes at `offset`, to or from the buffer.
-    fn transfer(&mut self, kind: u32, offset: u64, length: usize) -> Result<(), BlockError> {
-        let gone = BlockError::Gone;
-        let Buffers {
-            mut header,
-            data,
-            mut status,
-        } = self.buffers.take().ok_or(gone)?;
-        let sector = offset / SECTOR_BYTES;
-        header.bytes_mut()[..4].copy_from_slice(&kind.to_le_bytes());
-        header.bytes_mut()[4..8].fill(0);
-        header.bytes_mut()[8..].copy_from_slice(&sector.to_le_bytes());
-        status.bytes_mut()[0] = STATUS_NONE;
-        // All of them come out of DMA memory.
-        let (header, header_at) = InFlight::<_, ToDevice>::lend(header).map_err(|_| gone)?;
-        let (data, data_at) = InFlight::<_, FromDevice>::lend(data).map_err(|_| gone)?;
-        let (status, status_at) = InFlight::<_, FromDevice>::lend(status).map_err(|_| gone)?;
-        let part = |address: hw::Iova, bytes: usize, write| Buffer {
-            address: address.raw(),
-            bytes: bytes as u32,
-            write,
-        };
-        let parts = [
-            part(header_at, HEADER_BYTES, false),
-            part(data_at, length, kind == TYPE_IN),
-            part(status_at, 1, true),
-        ];
-        let answer = self.requests.run(&self.transport, &parts, &*self.clock);
-        let is_answered = answer.is_ok();
-        let done = answer.map_or_else(|_| self.reset(), |(done, _)| Some(done));
-        // Without its word it may still use them: leaked.
-        let done = done.ok_or(gone)?;
-        let (header, data, status) = (header.done(&done), data.done(&done), status.done(&done));
-        // What it says that it wrote is of no importance: this is, and it is read once.
-        let said = status.bytes()[0];
-        self.buffers = Some(Buffers {
-            header,
-            data,
-            status,
-        });
-        match said {
-            _ if !is_answered => Err(BlockError::Reset),
-            STATUS_OK => Ok(()),
-            status => Err(BlockError::Device(status.into())),
+    /// Gives the device what a request says.
+    #[inline]
+    fn give(&mut self, slot: usize, mut request: Box<Request>) -> Result<(), Box<Request>> {
+        let Geometry {
+            limits, has_cache, ..
+        } = &self.geometry;
+        if let Err(error) = request.check(limits, self.geometry.capacity) {
+            return refused(request, error);
         }
+        let nothing = match request.operation {
+            Operation::Flush if *has_cache => match self.cache.flushes() {
+                Ok(()) => false,
+                Err(error) => return refused(request, error),
+            },
+            Operation::Flush => true,
+            _ => request.length == 0,
+        };
+        if nothing {
+            request.result = Ok(());
+            return Err(request);
+        }
+        let moves = matches!(request.operation, Operation::Read | Operation::Write);
+        let length = if moves { request.length } else { 0 };
+        let parts = request.buffers.addresses(length);
+        let parts = parts.map(|(address, bytes)| (address.raw(), bytes));
+        let described = self.slots.describe(slot, order(&request), parts);
+        if described.is_err() {
+            return refused(request, BlockError::Unsupported);
+        }
+        let buffers = match moves {
+            false => None,
+            true => match flight::lend(&mut request) {
+                Ok(buffers) => Some(buffers),
+                Err(error) => return refused(request, error),
+            },
+        };
+        self.slots.put(slot);
+        if !matches!(request.operation, Operation::Read | Operation::Flush) {
+            self.cache.writes();
+        }
+        self.flights[slot] = Some(Flight { request, buffers });
+        self.watch.begins(slot);
+        Ok(())
     }
 
-    /// Resets the device, and brings it up again if that can be: its word that it has no buffer any
-    /// more, if it gives that.
+    /// Takes what the device answered, and whether it did.
+    ///
+    /// # Errors
+    /// If it lied.
+    #[inline]
+    fn look(&mut self, done: &mut Requests) -> Result<bool, Lie> {
+        let before = self.slots.busy();
+        // It cannot answer more than it has.
+        while let Some(answer) = self.slots.next()? {
+            let Some(flight) = self.flights[answer.slot].take() else {
+                continue;
+            };
+            let result = match answer.status {
+                STATUS_OK => Ok(()),
+                status => Err(BlockError::Device(status.into())),
+            };
+            if flight.request.operation == Operation::Flush && result.is_ok() {
+                self.cache.flushed();
+            }
+            done.push(landed(flight, &answer.done, result));
+        }
+        let has_answered = self.slots.busy() != before;
+        if has_answered {
+            self.slots.silence();
+        }
+        Ok(has_answered)
+    }
+
+    /// Looks whether the device is as it should be, from time to time.
     #[cold]
-    fn reset(&mut self) -> Option<Done> {
+    fn check(&mut self, now: u64) -> Result<(), Failure> {
+        if !virtio::is_alive(&self.transport) {
+            return Err(Failure::Dead);
+        }
+        let (busy, slow) = (self.slots.busy(), flight::slow(&self.flights));
+        let transfers = (busy & !slow, watch::TRANSFER_NANOSECONDS);
+        let others = (busy & slow, watch::SLOW_NANOSECONDS);
+        let hangs = [transfers, others].map(|(slots, most)| self.watch.hangs(slots, most, now));
+        match hangs {
+            [false, false] => Ok(()),
+            _ => Err(Failure::Late),
+        }
+    }
+
+    /// The device is not to be relied on: it is reset unless it is given up, and all that it had
+    /// fails.
+    #[cold]
+    fn distrust(&mut self, failure: Failure, now: u64, is_stopping: bool) {
+        self.trouble.last = Some(failure);
+        if self.geometry.has_cache {
+            let mut flights = self.flights.iter().flatten();
+            let is_flush = |flight: &Flight| flight.request.operation == Operation::Flush;
+            self.cache.loses(flights.any(is_flush));
+        }
+        virtio::begin(&self.transport);
+        self.since = now;
+        self.state = match self.recovery.failed(self.watch.looks.worked_until()) {
+            // One that was told to stop and did not has what it had.
+            Remedy::Reset if !is_stopping => {
+                self.trouble.resets += 1;
+                State::Rising
+            }
+            _ => State::GivenUp,
+        };
+    }
+
+    /// Takes the next step of a reset.
+    #[cold]
+    fn rise(&mut self, done: &mut Requests) {
         let now = (self.clock)();
-        if self.recovery.failed(now) == Remedy::GiveUp {
-            return None;
-        }
-        let done = virtio::reset(&self.transport, &*self.clock).ok()?;
-        self.recovery.comes_up((self.clock)());
-        match self.bring_up() {
+        let Some(word) = self.transport.reset_done() else {
+            if now.saturating_sub(self.since) > virtio::RESET_NANOSECONDS {
+                self.distrust(Failure::Late, now, true);
+            }
+            return;
+        };
+        self.fail_all(done, &word);
+        self.recovery.comes_up(now);
+        self.watch = Watch::default();
+        self.state = State::Running;
+        match bring_up(&self.transport, &mut self.slots) {
             Ok(geometry) if geometry == self.geometry => {}
-            // Another disk by now, or none: nothing is read from it, and nothing written.
-            _ => self.geometry.capacity = 0,
+            // Nothing is read from it, and nothing written.
+            Ok(_) => self.distrust(Failure::Other, now, false),
+            Err(error) => self.distrust(Failure::Start(error), now, false),
         }
-        Some(done)
     }
 
-    /// The buffer's bytes.
-    fn data(&mut self) -> Result<&mut [u8], BlockError> {
-        let buffers = self.buffers.as_mut();
-        let data = buffers.map(|buffers| buffers.data.bytes_mut());
-        data.ok_or(BlockError::Gone)
+    /// What the device had comes back, on its word that it has nothing any more.
+    fn fail_all(&mut self, done: &mut Requests, word: &Done) {
+        let flights = self.flights.iter_mut().filter_map(Option::take);
+        done.extend(flights.map(|flight| landed(flight, word, Err(BlockError::Reset))));
     }
 }
 
-/// What the device says of itself.
-fn geometry<T: Transport>(transport: &T, features: u64) -> Result<Geometry, Error> {
-    let read = |transport: &T| {
-        let [low, high] = CAPACITY.map(|half| u64::from(transport.config(half)));
-        let size = transport.config(BLK_SIZE);
-        let most = transport.config(SIZE_MAX);
-        (low | high << 32, size, most)
-    };
-    let (sectors, block_size, most) = virtio::transport::stable(transport, read);
-    let block_size = match features & HAS_BLK_SIZE {
-        0 => SECTOR_BYTES as usize,
-        _ => block_size as usize,
-    };
-    let sound = block_size.is_power_of_two()
-        && (SECTOR_BYTES as usize..=TRANSFER_BYTES).contains(&block_size);
-    if !sound {
-        return Err(Error::Config("its size of a block"));
-    }
-    let most = match features & HAS_SIZE_MAX {
-        0 => TRANSFER_BYTES,
-        _ => TRANSFER_BYTES.min(most as usize),
-    };
-    let transfer = most / block_size * block_size;
-    if transfer == 0 {
-        return Err(Error::Config("its most bytes of a transfer"));
-    }
-    let bytes = sectors.checked_mul(SECTOR_BYTES);
-    let bytes = bytes.ok_or(Error::Config("its capacity"))?;
-    Ok(Geometry {
-        capacity: bytes / block_size as u64 * block_size as u64,
-        block_size,
-        transfer,
-        read_only: features & READ_ONLY != 0,
-    })
+/// From a reset that has ended to a device that runs (3.1.1, 5.2.5).
+fn bring_up<T: Transport>(transport: &T, slots: &mut Slots) -> Result<Geometry, Error> {
+    let features = virtio::negotiate(transport, 0, |_| KNOWN)?;
+    let geometry = Geometry::read(transport, features)?;
+    slots.set_up(transport, features)?;
+    virtio::run(transport);
+    Ok(geometry)
 }
 
-impl<T: Transport> BlockDevice for Driver<T> {
+/// What a request is to the device.
+#[inline]
+fn order(request: &Request) -> Order {
+    let (sector, sectors) = (request.offset / SECTOR_BYTES, request.length / SECTOR_BYTES);
+    // A range has fewer (`Geometry`).
+    let sectors = sectors as u32;
+    let (kind, sector, range) = match request.operation {
+        Operation::Read => (TYPE_IN, sector, None),
+        Operation::Write => (TYPE_OUT, sector, None),
+        Operation::Flush => (TYPE_FLUSH, 0, None),
+        Operation::Discard => (TYPE_DISCARD, 0, Some((sector, sectors, 0))),
+        Operation::WriteZeroes => (TYPE_WRITE_ZEROES, 0, Some((sector, sectors, MAY_UNMAP))),
+    };
+    Order {
+        kind,
+        sector,
+        range,
+        fills: request.operation == Operation::Read,
+    }
+}
+
+impl<T: Transport> BlockQueue for Driver<T> {
     fn capacity(&self) -> u64 {
         self.geometry.capacity
     }
 
     fn limits(&self) -> Limits {
-        let Geometry {
-            block_size,
-            transfer,
-            read_only,
-            ..
-        } = self.geometry;
-        Limits {
-            transfer_bytes_max: transfer,
-            read_only,
-            durability: Durability::Written,
-            ..Limits::plain(block_size)
+        self.geometry.limits
+    }
+
+    fn depth(&self) -> usize {
+        DEPTH
+    }
+
+    fn submit(&mut self, requests: &mut VecDeque<Box<Request>>) {
+        // While it is reset, nothing is taken.
+        while self.state != State::Rising && self.refused.len() < SLOTS {
+            // One that was given up keeps what it had, and takes nothing more.
+            let slot = match self.state {
+                State::Running => match self.slots.free() {
+                    Some(slot) => Some(slot),
+                    None => break,
+                },
+                _ => None,
+            };
+            let Some(request) = requests.pop_front() else {
+                break;
+            };
+            let given = match slot {
+                Some(slot) => self.give(slot, request),
+                None => refused(request, BlockError::Gone),
+            };
+            if let Err(request) = given {
+                self.refused.push(request);
+            }
+        }
+        if self.state == State::Running {
+            self.slots.ring(&self.transport);
         }
     }
 
-    fn read(&mut self, offset: u64, blocks: &mut [u8]) -> Result<(), BlockError> {
-        let length = blocks.len() as u64;
-        self.limits().check(self.capacity(), offset, length)?;
-        let size = self.geometry.transfer;
-        for (part, offset) in blocks.chunks_mut(size).zip((offset..).step_by(size)) {
-            self.transfer(TYPE_IN, offset, part.len())?;
-            part.copy_from_slice(&self.data()?[..part.len()]);
+    fn complete(&mut self, done: &mut Vec<Box<Request>>) {
+        done.append(&mut self.refused);
+        match self.state {
+            State::Running => {
+                let looked = self.look(done).map_err(|Lie| Failure::Lie);
+                let is_due = match looked {
+                    Ok(has_answered) => self.watch.looks.is_due(has_answered, &*self.clock),
+                    Err(_) => Some((self.clock)()),
+                };
+                if let Some(now) = is_due {
+                    let well = looked.and_then(|_| self.check(now));
+                    if let Err(failure) = well {
+                        self.distrust(failure, now, false);
+                    }
+                }
+            }
+            State::Rising => self.rise(done),
+            State::GivenUp => {}
         }
-        Ok(())
+        if self.state == State::GivenUp {
+            done.extend(flight::abandoned(&mut self.flights));
+        }
     }
 
-    fn write(&mut self, offset: u64, blocks: &[u8]) -> Result<(), BlockError> {
-        let length = blocks.len() as u64;
-        self.limits()
-            .check_change(self.capacity(), offset, length)?;
-        let size = self.geometry.transfer;
-        for (part, offset) in blocks.chunks(size).zip((offset..).step_by(size)) {
-            self.data()?[..part.len()].copy_from_slice(part);
-            self.transfer(TYPE_OUT, offset, part.len())?;
-        }
-        Ok(())
+    /// The device does not interrupt.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn wait_handle(&self) -> Option<WaitHandle> {
+        None
     }
 }
 
 impl<T: Transport> Drop for Driver<T> {
-    /// The device is reset, and has nothing: transfers are waited for.
+    /// The device is reset, so that it has nothing; nobody waits.
     fn drop(&mut self) {
         virtio::begin(&self.transport);
     }

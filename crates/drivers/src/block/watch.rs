@@ -1,22 +1,21 @@
-//! Which commands take too long: times and slots, and no device.
+//! Which requests take too long, where nothing aborts one: times and slots, and no device.
 //!
 //! A slot's time begins with the first look at the clock after it was given away, so that giving it
 //! away costs no look.
 
-use super::slots::SLOTS;
-use crate::block::looks::{INTERVAL, Looks};
-use crate::net::recovery::HEALTHY_NANOSECONDS;
+use super::looks::Looks;
 
-/// How long a transfer may take before the adapter is reset, in nanoseconds: a disk tries a bad
-/// sector again and again.
-pub const TRANSFER_NANOSECONDS: u64 = 7_000_000_000;
-/// How long a flush or TRIM may take, in nanoseconds: a disk says nothing until all of its cache is
-/// written (ACS-2, FLUSH CACHE EXT, allows for more than 30 seconds).
-pub const ALONE_NANOSECONDS: u64 = 60_000_000_000;
-/// Or one that is silent behind each reset would seem healthy in between.
-const _: () = assert!(TRANSFER_NANOSECONDS + INTERVAL < HEALTHY_NANOSECONDS);
+/// Slots of a device, at most.
+const SLOTS: usize = 32;
+/// How long a transfer may take before its device is reset, in nanoseconds. ACS-2 has no limit: a
+/// disk in standby spins up first, and tries a bad sector again and again. Manuals of disks name
+/// 30 seconds, which is what Linux takes.
+pub const TRANSFER_NANOSECONDS: u64 = 30_000_000_000;
+/// The same of what moves no data: flush, discard, zeroes. A disk says nothing until all of its
+/// cache is written (ACS-2, FLUSH CACHE EXT, allows for more than 30 seconds).
+pub const SLOW_NANOSECONDS: u64 = 60_000_000_000;
 
-/// Since when each slot is in use.
+/// Since when each slot is in use, of a driver's up to 32.
 #[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// None before the first look.
