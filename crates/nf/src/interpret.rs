@@ -184,6 +184,12 @@ impl Program {
                     }
                 }
                 Statement::Mark(set) => set.run(values),
+                Statement::Timeout(number) => {
+                    let (protocol, timeouts) = &self.timeouts[*number as usize];
+                    if let Some(connection) = values.connection {
+                        connection.set_timeouts(*protocol, timeouts);
+                    }
+                }
                 Statement::Untrack => {
                     if let Some(connection) = values.connection {
                         connection.untrack();

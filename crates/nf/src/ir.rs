@@ -7,7 +7,7 @@
 
 use crate::census::Census;
 use crate::changing::{Changing, Use};
-use crate::conntrack::{Connection, State};
+use crate::conntrack::{Connection, State, Timeouts};
 use crate::fib::Fib;
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
@@ -151,6 +151,8 @@ pub struct Program {
     pub(crate) changing: Vec<Changing>,
     pub(crate) fibs: Vec<Fib>,
     pub(crate) quotas: Vec<Quota>,
+    /// What statements refer to by number: the protocol, and how long its connections stay.
+    pub(crate) timeouts: Vec<(u8, Timeouts)>,
     /// Objects that are counted, in the order of the file.
     pub(crate) named: Vec<Named>,
 }
@@ -213,6 +215,8 @@ pub(crate) enum Statement {
     /// The packet or its connection gets a mark. No condition on that mark stands before it if one
     /// follows.
     Mark(SetMark),
+    /// The connection has these timeouts, if it begins.
+    Timeout(u32),
     /// The packet has no connection, unless it has one already. No condition follows.
     Untrack,
     /// The last one, if there is one.
@@ -388,7 +392,7 @@ impl Program {
             || statements.any(|statement| match statement {
                 Statement::Match(condition) => condition.slot.is_of_connection(),
                 Statement::Mark(set) => set.asks_connection(),
-                Statement::Census(_) => true,
+                Statement::Census(_) | Statement::Timeout(_) => true,
                 Statement::Use(number) => {
                     let set = self.uses[*number as usize].set;
                     self.changing[set as usize].counts_connections()

@@ -105,7 +105,7 @@ fn named(object: &Object<'_>) -> Option<String> {
     match object.what {
         What::Counter { .. } => Some(format!("counter {name}")),
         What::Quota { allowance, .. } => Some(format!("quota {name} {allowance}")),
-        What::Limit(_) => None,
+        What::Limit(_) | What::Timeout(_) => None,
     }
 }
 

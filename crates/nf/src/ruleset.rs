@@ -16,7 +16,7 @@
 
 use crate::census::Census;
 use crate::changing::{Changing, Use};
-use crate::conntrack::{Connection, First, State, Trial};
+use crate::conntrack::{Connection, First, State, Timeouts, Trial};
 use crate::fib::Fib;
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Map, Named, Outcome, Values, lacks};
@@ -57,6 +57,7 @@ pub struct RuleSet {
     pub(crate) changing: Box<[Changing]>,
     pub(crate) fibs: Box<[Fib]>,
     pub(crate) quotas: Box<[Quota]>,
+    pub(crate) timeouts: Box<[(u8, Timeouts)]>,
     pub(crate) named: Box<[Named]>,
     /// The place among the counters of the first object that has a name.
     pub(crate) first_named: RuleIndex,
@@ -123,6 +124,8 @@ pub(crate) struct Extra {
     pub(crate) named: Box<[u32]>,
     /// Marks that it gives, one after the other.
     pub(crate) marks: Box<[SetMark]>,
+    /// How long the connection stays, by number.
+    pub(crate) timeouts: Option<u32>,
     /// Whether there is to be no connection.
     pub(crate) untracks: bool,
     /// What the frame must pass, or else the rule does no more.
@@ -442,6 +445,10 @@ impl RuleSet {
         let named = extra.named.iter();
         named.for_each(|object| tally.count(self.first_named + *object as usize));
         extra.marks.iter().for_each(|set| set.run(values));
+        if let (Some(number), Some(connection)) = (extra.timeouts, values.connection) {
+            let (protocol, timeouts) = &self.timeouts[number as usize];
+            connection.set_timeouts(*protocol, timeouts);
+        }
         if let (true, Some(connection)) = (extra.untracks, values.connection) {
             connection.untrack();
         }
@@ -688,6 +695,7 @@ impl RuleSet {
             + self.maps.iter().map(Map::memory).sum::<usize>()
             + self.joints.iter().map(Tuples::memory).sum::<usize>()
             + size_of_val(&*self.quotas)
+            + size_of_val(&*self.timeouts)
             + self
                 .named
                 .iter()

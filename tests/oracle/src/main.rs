@@ -131,10 +131,12 @@ fn converse(options: &Options, first: u64, rounds: u64) -> ExitCode {
     let finished = in_jobs(options.jobs, work);
     let (compared, disagreements) = *sum.lock().expect("no job panics");
     println!(
-        "{} packets ({} passed) of {} conversations, {disagreements} disagreements, {} s",
+        "{} packets ({} passed) of {} conversations, {} connections listed, \
+         {disagreements} disagreements, {} s",
         compared.packets,
         compared.passed,
         compared.conversations,
+        compared.listed,
         started.elapsed().as_secs(),
     );
     if disagreements == 0 && finished {

@@ -313,12 +313,7 @@ fn left() -> Vec<u8> {
         record[12..24].copy_from_slice(&[10, 0, 0, 2, 10, 0, 0, 1, 80, 0, 0x34, 0x12]);
         record[26] = protocol;
         record[118] = status;
-        record[119] = class as u8
-            + if status & 4 == 0 {
-                0
-            } else {
-                Class::ALL.len() as u8
-            };
+        record[119] = class as u8 | if status & 4 == 0 { 0 } else { 0x10 };
         record[40..44].copy_from_slice(&ended.to_ne_bytes());
         record
     };
@@ -328,7 +323,7 @@ fn left() -> Vec<u8> {
     open[68 + 8] = 1;
     open[68 + 24] = 1;
     let asked = flow(17, 8, Class::Udp, 100);
-    bytes[64 + 128..][..240].copy_from_slice(&[open, asked].concat());
+    bytes[64 + 576..][..240].copy_from_slice(&[open, asked].concat());
     let taken = Conntrack::take_up_copy(&bytes, &[5; 16], 0);
     assert_eq!(
         taken.map(|(_, taken)| (taken.flows, taken.refused)),

@@ -47,6 +47,7 @@ impl Program {
         let named = core::mem::take(&mut self.named).into();
         let quotas = self.quotas.iter().map(Quota::anew).collect();
         let fibs = core::mem::take(&mut self.fibs).into();
+        let timeouts = core::mem::take(&mut self.timeouts).into();
         let limits = self.limits.iter().map(Limit::anew).collect();
         let censuses = self.censuses.iter().map(Census::anew).collect();
         let mut compiler = Compiler::new(&self.sets);
@@ -76,6 +77,7 @@ impl Program {
             changing: changing.into(),
             fibs,
             quotas,
+            timeouts,
             named,
             first_named,
             rules: self.rules.len(),
@@ -95,6 +97,7 @@ struct Effects {
     log: Option<Box<str>>,
     named: Vec<u32>,
     marks: Vec<SetMark>,
+    timeouts: Option<u32>,
     untracks: bool,
     gate: Option<Ask>,
 }
@@ -105,6 +108,7 @@ impl Effects {
             || !self.named.is_empty()
             || self.log.is_some()
             || !self.marks.is_empty()
+            || self.timeouts.is_some()
             || self.untracks
     }
 }
@@ -263,6 +267,7 @@ impl<'a> Compiler<'a> {
                     self.part(&checks, rule, &mut effects);
                 }
                 Statement::Mark(set) => effects.marks.push(*set),
+                Statement::Timeout(number) => self.timeouts(&checks, rule, &mut effects, *number),
                 Statement::Untrack => effects.untracks = true,
                 Statement::End(outcome) => {
                     return self.entry(&checks, rule, effects, *outcome);
@@ -272,6 +277,14 @@ impl<'a> Compiler<'a> {
         if effects.any() {
             self.entry(&checks, rule, effects, Outcome::Continue);
         }
+    }
+
+    /// Of two in a rule, the second one counts, and the first one has an entry of its own for it.
+    fn timeouts(&mut self, checks: &Checks, rule: u32, effects: &mut Effects, number: u32) {
+        if effects.timeouts.is_some() {
+            self.part(checks, rule, effects);
+        }
+        effects.timeouts = Some(number);
     }
 
     /// An entry for what a rule has done so far, behind which the rule goes on.
@@ -295,16 +308,19 @@ impl<'a> Compiler<'a> {
             log,
             named,
             marks,
+            timeouts,
             untracks,
             gate,
         } = effects;
         let mut extra = NONE;
-        if log.is_some() || !named.is_empty() || !marks.is_empty() || untracks || gate.is_some() {
+        let acts = log.is_some() || !named.is_empty() || !marks.is_empty();
+        if acts || timeouts.is_some() || untracks || gate.is_some() {
             extra = self.extras.len() as u32;
             self.extras.push(Extra {
                 log,
                 named: named.into(),
                 marks: marks.into(),
+                timeouts,
                 untracks,
                 // Where the rule ends is not known yet.
                 gate: gate.map(|ask| Gate {

@@ -3,7 +3,7 @@
 use super::Conntrack;
 use super::doubt::First;
 use super::record::{Flow, Flow4, Flow6, Record, Traffic, status};
-use super::timeout::Ticks;
+use super::timeout::{Ticks, Timeouts};
 use super::tuple::Tuple;
 use crate::fields::{ABSENT, Slot};
 use core::cell::Cell;
@@ -61,6 +61,8 @@ pub struct Connection<'a> {
     pub(super) flow: View<'a>,
     pub(super) now: Ticks,
     pub(super) mark: Cell<u32>,
+    /// What it is to have, if it has not begun.
+    pub(super) timeouts: Cell<Option<Timeouts>>,
     /// The packet that rules are to judge in the place of the one at hand.
     pub(super) first: Option<&'a First>,
     /// The table that it is in, or may be.
@@ -106,6 +108,7 @@ impl<'a> Connection<'a> {
             flow,
             now,
             mark: Cell::new(mark),
+            timeouts: Cell::new(None),
             first: None,
             table: Some(table),
         }
@@ -119,6 +122,7 @@ impl<'a> Connection<'a> {
             flow: View::None,
             now: Ticks(0),
             mark: Cell::new(0),
+            timeouts: Cell::new(None),
             first: None,
             table: None,
         }
@@ -173,6 +177,24 @@ impl<'a> Connection<'a> {
     /// Sets `ct mark`, if there is a connection.
     pub(crate) fn set_mark(&self, mark: u32) {
         self.mark.set(mark);
+    }
+
+    /// Timeouts that a rule has given it.
+    pub(crate) fn timeouts(&self) -> Option<Timeouts> {
+        self.timeouts.take()
+    }
+
+    /// It is to have these timeouts, if it has not begun and is one of this protocol.
+    pub(crate) fn set_timeouts(&self, protocol: u8, timeouts: &Timeouts) {
+        let name = match self.flow {
+            View::None => return,
+            View::V4(flow) => flow.name().protocol,
+            View::V6(flow) => flow.name().protocol,
+        };
+        let has_begun = self.common().is_some_and(|it| it.has(status::CONFIRMED));
+        if !has_begun && name == protocol {
+            self.timeouts.set(Some(*timeouts));
+        }
     }
 
     fn common(&self) -> Option<&Flow> {

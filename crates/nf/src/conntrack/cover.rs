@@ -4,7 +4,7 @@
 //! | in order | what |
 //! |---|---|
 //! | cover | magic, version, how many flows there can be, what has happened so far |
-//! | head | of IPv4's flows: which one is being changed, and what it was; how many were used |
+//! | head | of IPv4's flows: which one is being changed, and what it was; how many were used; their timeouts |
 //! | records | of IPv4's flows |
 //! | head, records | the same of IPv6's |
 //!
@@ -24,7 +24,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 const MAGIC: [u8; 8] = *b"OBflows\0";
 /// The version of all that lies in the memory of a table. It goes up with each change of what that
 /// is or means.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Memory of a table begins at a multiple of this, in bytes.
 pub const ALIGN: usize = 8;
 

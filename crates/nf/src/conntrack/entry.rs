@@ -115,6 +115,7 @@ impl Entry {
             flow: A::view(&flow),
             now: Ticks::default(),
             mark: Cell::new(self.mark),
+            timeouts: Cell::new(None),
             first,
             table: None,
         }))

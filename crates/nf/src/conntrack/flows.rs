@@ -1,9 +1,10 @@
 //! The table of one family's flows: a slab of flows, an index that finds either direction of one,
 //! and a queue for each class, whose flows end in the order in which they stand.
 //!
-//! Nothing here allocates but [`Flows::new`]. A timeout is the same for all flows of a class, so
-//! who is put behind the others of its queue ends behind them, and no flow has a timer. Flows that
-//! are not assured have queues of their own: when the table is full, they make room, the oldest
+//! Nothing here allocates but [`Flows::new`]. A timeout is the same for all flows of a class, if no
+//! rule gave them others ([`super::policy`]), whose flows have queues of their own: so who is put
+//! behind the others of its queue ends behind them, and no flow has a timer. Flows that are not
+//! assured have queues of their own, too: when the table is full, they make room, the oldest
 //! first, and in the order of [`GIVEN_UP`].
 //!
 //! Flows that stay in a full table, which are those that most packets belong to, stand in no queue:
@@ -14,7 +15,11 @@
 use super::connection::Fate;
 use super::hash::Hash;
 use super::packet::Plain;
-use super::record::{Flow, Flow4, Flow6, Link, Links, Record, class_of, kind_of, queue_of, status};
+use super::policy::Policies;
+use super::record::{
+    Flow, Flow4, Flow6, Link, Links, QUEUES_OF_POLICY, Record, class_of, kind_of, policy, queue_of,
+    status, under,
+};
 use super::store::{Records, in_order};
 use super::timeout::{Class, STREAM_SECONDS, Ticks};
 use super::tuple::{self, Address, Tuple};
@@ -32,8 +37,8 @@ pub(super) const NONE: u32 = 0xff_ffff;
 pub(super) const CHAIN_MAX: usize = 64;
 /// Buckets for each flow, which has two directions.
 const BUCKETS_PER_FLOW: usize = 2;
-/// Queues of classes: of flows that are not assured, then of those that are.
-const QUEUES: usize = 2 * Class::ALL.len();
+/// Numbers of queues: see [`queue_of`].
+const QUEUES: usize = 1 << u8::BITS;
 /// Sources of flows that are not assured are told apart by so many counters. Sources that share
 /// one, which nobody can bring about, share a limit.
 const SOURCES: usize = 1024;
@@ -42,14 +47,16 @@ const SOURCES: usize = 1024;
 const SOURCE_SHARE: usize = 4;
 /// What makes room in a full table: flows that are not assured, by class, and then connections that
 /// are being closed. Established and assured flows never do.
-const GIVEN_UP: [(Class, bool); 13] = [
+const GIVEN_UP: [(Class, bool); 15] = [
     (Class::Close, false),
     (Class::TimeWait, false),
     (Class::SynSent, false),
+    (Class::SynSent2, false),
     (Class::SynReceived, false),
     (Class::Icmp, false),
     (Class::Udp, false),
     (Class::Generic, false),
+    (Class::Retransmitted, false),
     (Class::Unacknowledged, false),
     (Class::Close, true),
     (Class::TimeWait, true),
@@ -61,9 +68,14 @@ const GIVEN_UP: [(Class, bool); 13] = [
 /// What both sides of a connection have confirmed has all of them.
 pub(super) const OPEN: u8 = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
 
-/// Queues that are none, but a number of flows that stay: a bit for each.
+/// Queues of a policy that are none, but a number of flows that stay: a bit for each.
 const STAYING: u32 = {
-    let staying = [Class::Established, Class::Unacknowledged, Class::UdpStream];
+    let staying = [
+        Class::Established,
+        Class::Retransmitted,
+        Class::Unacknowledged,
+        Class::UdpStream,
+    ];
     let (mut bits, mut at) = (0, 0);
     while at < staying.len() {
         bits |= 1 << queue_of(staying[at], true);
@@ -75,10 +87,13 @@ const STAYING: u32 = {
 /// gone through in 69 s, for there is one in each tick.
 pub(super) const SWEPT_MAX: u32 = 256;
 
+/// A flow that ends sooner than this anyway is not [`Flows::hasten`]ed (`nf_tcp_handle_invalid`).
+const HASTENED_MIN: Ticks = Ticks::of_seconds(120);
+
 /// Whether a flow of this queue stays.
 #[inline(always)]
 pub(super) fn stays(queue: u8) -> bool {
-    STAYING >> queue & 1 != 0
+    STAYING >> (queue % QUEUES_OF_POLICY) & 1 != 0
 }
 
 /// Bytes that a flow of IPv4 takes on the heap, its part of the index included, and one of IPv6.
@@ -112,9 +127,11 @@ pub(super) struct Flows<A: Address> {
     pub(super) records: Records<A::Record>,
     /// The first direction of each bucket: the number of its flow, times two, and 1 for the reply.
     buckets: Box<[u32]>,
-    queues: [Queue; QUEUES],
-    /// Flows of each queue, also of those that are none; a power of two.
-    lengths: [u32; QUEUES.next_power_of_two()],
+    queues: Box<[Queue; QUEUES]>,
+    /// Flows of each queue, also of those that are none.
+    lengths: Box<[u32; QUEUES]>,
+    /// How long flows stay.
+    pub(super) timeouts: Policies,
     /// The record that is looked at next: see [`SWEPT_MAX`].
     hand: u32,
     /// Flows of no use, in a list by `newer`.
@@ -137,8 +154,9 @@ impl<A: Address> Flows<A> {
         Self {
             records,
             buckets: vec![NONE; buckets].into(),
-            queues: [Queue::EMPTY; QUEUES],
-            lengths: [0; QUEUES.next_power_of_two()],
+            queues: Box::new([Queue::EMPTY; QUEUES]),
+            lengths: Box::new([0; QUEUES]),
+            timeouts: Policies::new(),
             hand: 0,
             free: NONE,
             generation: 0,
@@ -339,8 +357,8 @@ impl<A: Address> Flows<A> {
     pub(super) fn refresh(&mut self, number: u32, class: Class, now: Ticks) {
         let flow = self.records.get_mut(number);
         let old = flow.tracker.standing.queue;
-        let queue = queue_of(class, flow.has(status::ASSURED));
-        let deadline = now.after(class.ticks());
+        let queue = under(queue_of(class, flow.has(status::ASSURED)), policy(old));
+        let deadline = now.after(self.timeouts.of(old).of(class));
         if old == queue && flow.deadline == deadline {
             return;
         }
@@ -357,6 +375,16 @@ impl<A: Address> Flows<A> {
         self.enqueue(number, class, now);
     }
 
+    /// A flow that would stay for long stays no longer than one that waits for an acknowledgement.
+    pub(super) fn hasten(&mut self, number: u32, now: Ticks) {
+        let flow = self.get(number);
+        let timeouts = self.timeouts.of(flow.tracker.standing.queue);
+        let deadline = now.after(timeouts.of(Class::Unacknowledged));
+        if flow.deadline >= now.after(HASTENED_MIN) && flow.deadline > deadline {
+            self.refresh(number, Class::Unacknowledged, now);
+        }
+    }
+
     /// An open connection takes note of a segment, if that lies inside its windows; else nothing
     /// has changed.
     #[inline(always)]
@@ -370,9 +398,8 @@ impl<A: Address> Flows<A> {
         let record = self.records.change(number);
         let is_settled = record.generation() == self.generation;
         let flow: &mut Flow = record;
-        let is_open = is_settled
-            && flow.has_all(OPEN)
-            && flow.tracker.tcp().goes_on(&plain.segment, direction);
+        let is_open =
+            is_settled && flow.is_open() && flow.tracker.tcp().goes_on(&plain.segment, direction);
         if !is_open {
             return None;
         }
@@ -394,17 +421,16 @@ impl<A: Address> Flows<A> {
     /// A flow that stays has changed its class.
     #[inline(always)]
     pub(super) fn counts_as(&mut self, old: u8, queue: u8) {
-        // A power of two: a mask bounds the number.
-        let many = self.lengths.len();
-        self.lengths[usize::from(old) % many] -= 1;
-        self.lengths[usize::from(queue) % many] += 1;
+        self.lengths[usize::from(old)] -= 1;
+        self.lengths[usize::from(queue)] += 1;
     }
 
     fn enqueue(&mut self, number: u32, class: Class, now: Ticks) {
-        let queue = queue_of(class, self.get(number).has(status::ASSURED));
-        let flow = self.get_mut(number);
-        flow.tracker.standing.queue = queue;
-        flow.deadline = now.after(class.ticks());
+        let flow = self.records.get_mut(number);
+        let old = flow.tracker.standing.queue;
+        let queue = queue_of(class, flow.has(status::ASSURED));
+        flow.tracker.standing.queue = under(queue, policy(old));
+        flow.deadline = now.after(self.timeouts.of(old).of(class));
         self.append(number);
     }
 
@@ -492,11 +518,12 @@ impl<A: Address> Flows<A> {
 
     /// Ends a flow to make room for another one.
     fn give_up(&mut self) -> Option<()> {
-        let queues = GIVEN_UP
-            .iter()
-            .map(|(class, assured)| queue_of(*class, *assured));
-        let oldest = queues.map(|queue| self.queues[usize::from(queue)].oldest);
-        let number = oldest.into_iter().find(|number| *number != NONE)?;
+        let queues = GIVEN_UP.iter().flat_map(|(class, assured)| {
+            let policies = self.timeouts.given();
+            policies.map(|policy| under(queue_of(*class, *assured), policy))
+        });
+        let mut oldest = queues.map(|queue| self.queues[usize::from(queue)].oldest);
+        let number = oldest.find(|number| *number != NONE)?;
         self.remove(number);
         Some(())
     }
@@ -505,7 +532,11 @@ impl<A: Address> Flows<A> {
     /// [`SWEPT_MAX`].
     pub(super) fn expire(&mut self, now: Ticks, most: usize) -> usize {
         let mut expired = 0;
-        for queue in 0..QUEUES {
+        let policies = self.timeouts.given();
+        let queues = policies.flat_map(|policy| {
+            (0..QUEUES_OF_POLICY).map(move |queue| usize::from(under(queue, policy)))
+        });
+        for queue in queues {
             while expired < most {
                 let oldest = self.queues[queue].oldest;
                 if oldest == NONE || self.get(oldest).deadline > now {
@@ -539,6 +570,7 @@ impl<A: Address> Flows<A> {
     /// Something there was left by no image. Then nothing in this table is of use.
     pub(super) fn take_up(&mut self, now: Ticks) -> Result<u32, Unsound> {
         self.records.undo().ok_or(Unsound::Table)?;
+        self.timeouts.take_up(self.records.timeouts());
         let used = self.records.used();
         let mut in_order = Vec::new();
         for number in (0..used).rev() {
@@ -547,8 +579,9 @@ impl<A: Address> Flows<A> {
                 self.give_back(number);
                 continue;
             }
-            let (class, _) = class_of(flow.tracker.standing.queue).ok_or(Unsound::Flow)?;
-            if !flow.is_sound() {
+            let queue = flow.tracker.standing.queue;
+            let (class, _) = class_of(queue).ok_or(Unsound::Flow)?;
+            if !flow.is_sound() || !self.timeouts.has(queue) {
                 return Err(Unsound::Flow);
             }
             let tuples = [0, 1].map(|direction| flow.tuple(direction));
@@ -557,8 +590,9 @@ impl<A: Address> Flows<A> {
             if directions.any(|(bucket, tuple)| self.find_in(bucket, tuple).is_some()) {
                 return Err(Unsound::Twice);
             }
+            let ticks = self.timeouts.of(queue).of(class);
             let flow = self.get_mut(number);
-            flow.deadline = flow.deadline.min(now.after(class.ticks()));
+            flow.deadline = flow.deadline.min(now.after(ticks));
             if tuples[0].protocol == protocol::UDP {
                 let stream = now.after(Ticks::of_seconds(STREAM_SECONDS));
                 let stream = flow.tracker.stream().min(stream);
@@ -580,16 +614,29 @@ impl<A: Address> Flows<A> {
         self.records.clear();
         self.buckets.fill(NONE);
         self.sources.fill(0);
-        self.queues = [Queue::EMPTY; QUEUES];
-        self.lengths = [0; QUEUES.next_power_of_two()];
+        self.queues.fill(Queue::EMPTY);
+        self.lengths.fill(0);
+        self.timeouts = Policies::new();
         self.hand = 0;
         self.free = NONE;
     }
 
     /// Flows of a class.
     pub(super) fn count(&self, class: Class) -> u32 {
-        let length = |assured| self.lengths[usize::from(queue_of(class, assured))];
+        let policies = self.timeouts.given();
+        let length = |assured| {
+            let queue = queue_of(class, assured);
+            let lengths = policies
+                .clone()
+                .map(|policy| self.length(under(queue, policy)));
+            lengths.sum::<u32>()
+        };
         length(false) + length(true)
+    }
+
+    /// Flows of a queue.
+    pub(super) fn length(&self, queue: u8) -> u32 {
+        self.lengths[usize::from(queue)]
     }
 }
 
@@ -603,7 +650,7 @@ impl<A: Address> Flows<A> {
             (free, at) = (free + 1, self.get(at).links().newer.get());
         }
         let mut sources = vec![0; SOURCES];
-        let mut lengths = [0; QUEUES.next_power_of_two()];
+        let mut lengths = [0; QUEUES];
         for (number, queue) in self.queues.iter().enumerate() {
             let (mut at, mut last) = (queue.oldest, Ticks(0));
             while at != NONE {
@@ -628,7 +675,7 @@ impl<A: Address> Flows<A> {
                 lengths[usize::from(queue)] += 1;
             }
         }
-        assert_eq!(lengths, self.lengths);
+        assert_eq!(lengths, *self.lengths);
         let queued = lengths.iter().sum::<u32>();
         assert_eq!(*sources, *self.sources);
         assert_eq!(free + queued, self.records.used());
@@ -636,8 +683,11 @@ impl<A: Address> Flows<A> {
 
     fn check_flow(&self, number: u32) {
         let flow = self.get(number);
-        let assured = usize::from(flow.tracker.standing.queue) >= Class::ALL.len();
-        assert_eq!(flow.has(status::ASSURED), assured);
+        let class = class_of(flow.tracker.standing.queue);
+        assert_eq!(
+            class.map(|(_, assured)| assured),
+            Some(flow.has(status::ASSURED))
+        );
         for direction in 0..2 {
             let found = self.find(&flow.tuple(direction), Ticks(0));
             assert_eq!(found, Some((number, direction)), "it is found");

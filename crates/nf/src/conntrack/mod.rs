@@ -13,7 +13,7 @@
 //! | `ahead` | what a batch will need, brought near |
 //! | `track` | which flow a packet belongs to, and what it does to it |
 //! | `tcp`, `window` | what a segment does, and whether it can be one of its connection |
-//! | `timeout` | how long a flow stays: [`Class`] |
+//! | `timeout`, `policy` | how long a flow stays: [`Class`], [`Timeouts`] |
 //! | `flows` | the table, and who makes room in it when it is full |
 //! | `hash` | the hash that finds a flow |
 //! | `record` | what lies in memory of a flow |
@@ -40,6 +40,7 @@
 //! | ICMPv6's redirect is invalid | it is an error about what it quotes |
 //! | a source has at most a quarter of the table for flows that are not assured | it has all |
 //! | a full table gives up its oldest flow that is not assured, or a closing one | it tries few |
+//! | timeouts of rules (`ct timeout`) stay with their connections when other rules are loaded | they go with the rules |
 //! | `ct count` counts nothing that has ended | it may, for a tick of its clock |
 //! | no connection expects another one | helpers do where they are configured |
 //!
@@ -57,6 +58,7 @@ mod hash;
 mod open;
 mod packet;
 mod passing;
+mod policy;
 mod record;
 mod rewrite;
 mod store;
@@ -80,8 +82,9 @@ pub(crate) use fragments::Fragments;
 #[cfg(test)]
 pub(crate) use open::{FULL, TAKEN};
 pub(crate) use passing::{Link, Open};
+pub(crate) use policy::TIMEOUTS_MAX;
 pub(crate) use rewrite::{Manip, translate_later};
-pub use timeout::{Class, STREAM_SECONDS};
+pub use timeout::{Class, STREAM_SECONDS, Timeouts};
 
 use crate::Malformed;
 use crate::key::{Addresses, Fragment, Key};
@@ -304,13 +307,17 @@ impl Conntrack {
         let fate = rules(&connection);
         let mark = connection.mark();
         let mark = (mark != marked).then_some(mark);
+        let timeouts = match tracked.then {
+            Then::Begin(_) => connection.timeouts(),
+            Then::Nothing | Then::End => None,
+        };
         match family {
             Family::None => {}
             Family::V4 => conclude(&mut self.table4, &tracked, mark),
             Family::V6 => conclude(&mut self.table6, &tracked, mark),
         }
         if tracked.then != Then::Nothing {
-            self.end_or_begin(family, &tracked, fate.0, ticks);
+            self.end_or_begin(family, &tracked, (fate.0, timeouts), ticks);
         }
         if key.fragment() == Fragment::First {
             self.fragments.insert(self.fragments.name(key), now, fate);
@@ -380,12 +387,18 @@ impl Conntrack {
 
     /// Does what is to be done of a flow once rules have judged.
     #[inline(never)]
-    fn end_or_begin(&mut self, family: Family, tracked: &Tracked, verdict: Verdict, now: Ticks) {
+    fn end_or_begin(
+        &mut self,
+        family: Family,
+        tracked: &Tracked,
+        said: (Verdict, Option<Timeouts>),
+        now: Ticks,
+    ) {
         let counts = &mut self.cover.counts;
         match family {
             Family::None => {}
-            Family::V4 => end_or_begin(&mut self.table4, counts, tracked, verdict, now),
-            Family::V6 => end_or_begin(&mut self.table6, counts, tracked, verdict, now),
+            Family::V4 => end_or_begin(&mut self.table4, counts, tracked, said, now),
+            Family::V6 => end_or_begin(&mut self.table6, counts, tracked, said, now),
         }
     }
 
@@ -508,7 +521,7 @@ fn end_or_begin<A: Address>(
     flows: &mut Flows<A>,
     counts: &mut Counts,
     tracked: &Tracked,
-    verdict: Verdict,
+    (verdict, timeouts): (Verdict, Option<Timeouts>),
     now: Ticks,
 ) {
     match tracked.then {
@@ -517,8 +530,13 @@ fn end_or_begin<A: Address>(
             flows.remove(tracked.flow);
             flows.records.changed();
         }
-        Then::Begin(class) if verdict == Verdict::Accept => {
+        Then::Begin(mut class) if verdict == Verdict::Accept => {
             counts.begun += 1;
+            if let Some(timeouts) = timeouts {
+                let mut record = *flows.get(tracked.flow);
+                class = flows.choose_timeouts(&mut record, class, &timeouts);
+                *flows.get_mut(tracked.flow) = record;
+            }
             flows.confirm(tracked.flow, class, now);
         }
         Then::Begin(_) => flows.give_back(tracked.flow),

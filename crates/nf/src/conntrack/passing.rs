@@ -8,7 +8,7 @@ use super::open;
 use super::packet_of;
 use super::record::{Flow, Flow4, Flow6, Record, status};
 use super::rewrite::{self, Manip};
-use super::timeout::{Class, Ticks};
+use super::timeout::{Class, Ticks, Timeouts};
 use super::track::{Found, Then, Tracked, recognise};
 use super::tuple::{Address, Tuple};
 use super::{Connection, Conntrack, Counts, Doubt, Family, Refused, Sought, State};
@@ -238,6 +238,16 @@ impl Conntrack {
         );
     }
 
+    /// A connection that begins is to have these timeouts.
+    pub(crate) fn set_timeouts(&mut self, link: &mut Link, timeouts: &Timeouts) {
+        with!(
+            self,
+            &mut link.0,
+            |flows, of| of.set_timeouts(flows, timeouts),
+            ()
+        );
+    }
+
     /// Chooses what one end of a connection that begins is called. `number` is another one each
     /// time.
     pub(crate) fn choose(
@@ -422,6 +432,12 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
             && flows.get_mut(number).tracker.tcp_mut().close()
         {
             flows.refresh(number, Class::Close, now);
+        }
+    }
+
+    fn set_timeouts(&mut self, flows: &mut Flows<A>, timeouts: &Timeouts) {
+        if let Held::Out(record, Some(class)) = &mut self.held {
+            *class = flows.choose_timeouts(record, *class, timeouts);
         }
     }
 

@@ -4,7 +4,7 @@
 //! again, and packets change its [`Flow`]. Its [`Links`] are an index, which each image makes anew.
 
 use super::FLOWS_MAX;
-use super::flows::NONE;
+use super::flows::{NONE, OPEN};
 use super::tcp::Tcp;
 use super::timeout::{Class, Ticks};
 use super::tuple::{self, Address, Tuple};
@@ -45,7 +45,7 @@ pub(super) struct Flow {
 pub(super) struct Standing {
     /// Bits of [`status`].
     pub(super) status: u8,
-    /// Its class, and whether it is assured: see [`queue_of`].
+    /// Its class, whether it is assured, and which timeouts it has: see [`queue_of`].
     pub(super) queue: u8,
 }
 
@@ -351,22 +351,47 @@ impl Flow {
         self.tracker.standing.status & bit != 0
     }
 
+    /// Whether it is [`OPEN`], and has the timeouts of Linux.
     #[inline(always)]
-    pub(super) fn has_all(&self, bits: u8) -> bool {
-        self.tracker.standing.status & bits == bits
+    pub(super) fn is_open(&self) -> bool {
+        const BITS: u16 = u16::from_le_bytes([OPEN, under(0, POLICIES - 1)]);
+        let Standing { status, queue } = self.tracker.standing;
+        u16::from_le_bytes([status, queue]) & BITS == OPEN as u16
     }
 }
 
-/// The queue of a class.
+/// Bits of a queue: its class, whether its flows are assured, and their [`policy`].
+const CLASS_BITS: u8 = 0xf;
+const ASSURED_BIT: u8 = 0x10;
+const POLICY_SHIFT: u32 = 5;
+/// Timeouts that flows may have at once, those of Linux among them, which have the number 0.
+pub(super) const POLICIES: usize = 1 << (u8::BITS - POLICY_SHIFT);
+/// Queues of one policy.
+pub(super) const QUEUES_OF_POLICY: u8 = 1 << POLICY_SHIFT;
+
+const _: () = assert!(Class::ALL.len() <= CLASS_BITS as usize + 1);
+
+/// The queue of a class, of flows that have the timeouts of Linux.
 pub(super) const fn queue_of(class: Class, assured: bool) -> u8 {
-    class as u8 + if assured { Class::ALL.len() as u8 } else { 0 }
+    class as u8 | if assured { ASSURED_BIT } else { 0 }
 }
 
 /// The class of a queue, and whether its flows are assured.
 pub(super) fn class_of(queue: u8) -> Option<(Class, bool)> {
-    let (queue, classes) = (usize::from(queue), Class::ALL.len());
-    let class = Class::ALL.get(queue % classes)?;
-    (queue < 2 * classes).then_some((*class, queue >= classes))
+    let class = Class::ALL.get(usize::from(queue & CLASS_BITS))?;
+    Some((*class, queue & ASSURED_BIT != 0))
+}
+
+/// Which timeouts the flows of a queue have.
+#[inline(always)]
+pub(super) const fn policy(queue: u8) -> usize {
+    (queue >> POLICY_SHIFT) as usize
+}
+
+/// The queue of the same class that has these timeouts.
+#[inline(always)]
+pub(super) const fn under(queue: u8, policy: usize) -> u8 {
+    (queue % QUEUES_OF_POLICY) | ((policy as u8) << POLICY_SHIFT)
 }
 
 /// What a protocol knows of its flow, and how that stands: that of TCP is a [`Tcp`], that of UDP

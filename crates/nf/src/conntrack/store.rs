@@ -5,7 +5,8 @@
 //! that is named back: each flow is as it was before its last packet or after it, in whatever order
 //! what lies between was stored. A flow begins and ends by one byte, its status.
 
-use super::record::{Flow, Record};
+use super::record::{Flow, POLICIES, Record};
+use super::timeout::Timeouts;
 use alloc::boxed::Box;
 use alloc::vec;
 use core::ops::{Deref, DerefMut};
@@ -61,11 +62,13 @@ pub(super) struct Head {
     used: AtomicU32,
     /// What the named one was.
     before: Flow,
-    reserved: [u32; 10],
+    /// Timeouts of flows, by their number; of 0, nothing.
+    timeouts: [Timeouts; POLICIES],
+    reserved: [u32; 2],
 }
 
-/// Two cache lines.
-const _: () = assert!(size_of::<Head>() == 128);
+/// Whole cache lines.
+const _: () = assert!(size_of::<Head>() == 9 * 64);
 
 /// The records of a family, and what stands before them.
 #[derive(Debug)]
@@ -154,6 +157,17 @@ impl<R: Record> Records<R> {
     pub(super) fn changed(&mut self) {
         in_order();
         self.head.named.store(0, Relaxed);
+        in_order();
+    }
+
+    /// Timeouts of flows, by their number; of 0, nothing.
+    pub(super) fn timeouts(&self) -> &[Timeouts; POLICIES] {
+        &self.head.timeouts
+    }
+
+    /// Flows that have this number have these timeouts from now on. There is none that has it.
+    pub(super) fn set_timeouts(&mut self, number: usize, timeouts: &Timeouts) {
+        self.head.timeouts[number] = *timeouts;
         in_order();
     }
 

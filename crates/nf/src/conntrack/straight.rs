@@ -8,7 +8,7 @@
 //! - it is not the last segment once more, and offers a window: then the connection waits for
 //!   nothing but acknowledgements.
 
-use super::flows::{CHAIN_MAX, Flows, NONE, OPEN, stays};
+use super::flows::{CHAIN_MAX, Flows, NONE, stays};
 use super::hash::Hash;
 use super::open::Found;
 use super::packet::{Numbers, Straight};
@@ -74,7 +74,7 @@ const fn of(class: Class) -> (Ticks, u8) {
 impl Flow {
     #[inline(always)]
     fn has_next(&self, numbers: &Numbers, direction: usize) -> bool {
-        self.has_all(OPEN)
+        self.is_open()
             && stays(self.tracker.standing.queue)
             && self.tracker.tcp().has_next(numbers, direction)
     }

@@ -7,7 +7,7 @@
 
 use super::packet::Numbers;
 use super::record::Standing;
-use super::timeout::Class;
+use super::timeout::{Class, Timeouts};
 use super::window::{self, Side, Window};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -46,7 +46,8 @@ impl State {
             Self::LAST_ACK => Class::LastAck,
             Self::TIME_WAIT => Class::TimeWait,
             Self::CLOSE => Class::Close,
-            // A SYN of either side or of both.
+            Self::SYN_SENT2 => Class::SynSent2,
+            // A SYN of one side.
             _ => Class::SynSent,
         }
     }
@@ -247,6 +248,9 @@ impl Memory {
 pub(super) enum Outcome {
     /// It belongs to no connection.
     Invalid,
+    /// The same, and each side has said before that it ends the connection, in a way that cannot be:
+    /// what is known of it may be wrong, and it stays no longer than what waits.
+    Doubted,
     /// It is let through.
     Ignored,
     /// It belongs to the connection, which stays for the time of this class from now on.
@@ -263,7 +267,9 @@ pub(super) enum Outcome {
 
 /// What is known of the flow besides.
 #[derive(Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct Known<'a> {
+    /// How long it stays in each class.
+    pub(super) timeouts: &'a Timeouts,
     /// 0 of the original direction, 1 of the reply's.
     pub(super) direction: usize,
     /// Whether the other side has answered before this segment.
@@ -309,7 +315,7 @@ impl Tcp {
     }
 
     /// What a segment does; an invalid one leaves the connection as it is.
-    pub(super) fn segment(&mut self, segment: &Segment<'_>, known: Known) -> Outcome {
+    pub(super) fn segment(&mut self, segment: &Segment<'_>, known: Known<'_>) -> Outcome {
         let (kind, old) = (segment.kind(), self.window.state);
         let next = TRANSITIONS[known.direction][kind as usize][usize::from(old.0)];
         let mut new = match next {
@@ -360,8 +366,10 @@ impl Tcp {
         if checked {
             match self.window.check(segment, known.direction) {
                 window::Fit::Outside => {
-                    self.remember_invalid(kind, known);
-                    return Outcome::Invalid;
+                    return match self.remember_invalid(kind, known) {
+                        true => Outcome::Doubted,
+                        false => Outcome::Invalid,
+                    };
                 }
                 window::Fit::Ignored => return Outcome::Ignored,
                 window::Fit::Tolerated => {}
@@ -387,9 +395,11 @@ impl Tcp {
         self.count_repeated(segment, Kind::Ack, direction);
         // What [`Self::class_of`] says of an ACK.
         let stuck = self.memory.repeated() >= RETRANSMISSIONS_MAX;
-        match waits || stuck || segment.window == 0 {
-            true => Class::Unacknowledged,
-            false => Class::Established,
+        match (stuck, waits) {
+            (true, _) => Class::Retransmitted,
+            (false, true) => Class::Unacknowledged,
+            (false, false) if segment.window == 0 => Class::Retransmitted,
+            (false, false) => Class::Established,
         }
     }
 
@@ -413,13 +423,13 @@ impl Tcp {
     }
 
     /// A segment of this kind is one of the connection's.
-    fn advance(&mut self, kind: Kind, old: State, new: State, known: Known) -> Outcome {
+    fn advance(&mut self, kind: Kind, old: State, new: State, known: Known<'_>) -> Outcome {
         self.last = Last::new(known.direction, kind, self.last.scale());
         self.window.state = new;
         if old != new && new == State::FIN_WAIT {
             self.window.begin_close(known.direction);
         }
-        let mut class = self.class_of(kind);
+        let mut class = self.class_of(kind, known.timeouts);
         let mut assured = false;
         if !known.replied {
             if kind == Kind::Rst {
@@ -429,8 +439,10 @@ impl Tcp {
             if kind == Kind::Syn && old == State::SYN_SENT {
                 return Outcome::Ignored;
             }
-            if new == State::ESTABLISHED && class == Class::Established {
-                class = Class::Unacknowledged;
+            let unacknowledged = Class::Unacknowledged;
+            let longer = known.timeouts.of(class) > known.timeouts.of(unacknowledged);
+            if new == State::ESTABLISHED && longer {
+                class = unacknowledged;
             }
         } else {
             assured = matches!(old, State::SYN_RECEIVED | State::ESTABLISHED)
@@ -445,19 +457,21 @@ impl Tcp {
     }
 
     #[inline(always)]
-    fn class_of(&self, kind: Kind) -> Class {
+    fn class_of(&self, kind: Kind, timeouts: &Timeouts) -> Class {
         let class = self.window.state.class();
-        let longer = class.seconds() > Class::Unacknowledged.seconds();
+        let longer = |than| timeouts.of(class) > timeouts.of(than);
         let stuck = self.memory.repeated() >= RETRANSMISSIONS_MAX;
-        if stuck && longer {
-            return Class::Unacknowledged;
+        if stuck && longer(Class::Retransmitted) {
+            return Class::Retransmitted;
         }
         if kind == Kind::Rst {
             return Class::Close;
         }
-        let waits = self.window.is_unacknowledged() || self.last_window == 0;
-        if waits && longer {
+        if self.window.is_unacknowledged() && longer(Class::Unacknowledged) {
             return Class::Unacknowledged;
+        }
+        if self.last_window == 0 && longer(Class::Retransmitted) {
+            return Class::Retransmitted;
         }
         class
     }
@@ -529,7 +543,7 @@ impl Tcp {
     }
 
     /// What a RST does (RFC 5961, 3.2); none if it is invalid.
-    fn reset(&self, segment: &Segment<'_>, known: Known) -> Option<Reset> {
+    fn reset(&self, segment: &Segment<'_>, known: Known<'_>) -> Option<Reset> {
         let (seq, old) = (segment.seq, self.window.state);
         let mut ends = true;
         // Once a connection closes, what is known of it may be another's already.
@@ -569,14 +583,18 @@ impl Tcp {
         Some(Reset { ends, checked })
     }
 
-    fn remember_invalid(&mut self, kind: Kind, known: Known) {
+    /// Takes note of an invalid segment that is to end the connection; whether the last one was the
+    /// other side's (`nf_tcp_handle_invalid`).
+    fn remember_invalid(&mut self, kind: Kind, known: Known<'_>) -> bool {
         if !known.assured || !matches!(kind, Kind::Rst | Kind::Fin) {
-            return;
+            return false;
         }
         let from_other = self.last.direction() != known.direction;
-        if !(from_other && (self.last.is(Kind::Fin) || self.last.is(Kind::Rst))) {
+        let answers = from_other && (self.last.is(Kind::Fin) || self.last.is(Kind::Rst));
+        if !answers {
             self.last = Last::new(known.direction, kind, self.last.scale());
         }
+        answers
     }
 
     /// Counts how often the same segment came.

@@ -1,4 +1,5 @@
-//! How long a flow stays without a packet: one constant for each class of flows.
+//! How long a flow stays without a packet: one constant for each class of flows, and what rules
+//! have instead of it for the connections that they say so of ([`Timeouts`]).
 
 use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -34,8 +35,12 @@ impl Ticks {
         Self((nanoseconds >> TICK_BITS) as u32)
     }
 
-    /// Of a number of seconds, rounded up: a flow lives at least as long as its timeout says.
+    /// Of a number of seconds, rounded up: a flow lives at least as long as its timeout says. One
+    /// without any has ended when it begins, as in the kernel.
     pub(super) const fn of_seconds(seconds: u32) -> Self {
+        if seconds == 0 {
+            return Self(0);
+        }
         let nanoseconds = seconds as u64 * 1_000_000_000;
         Self((nanoseconds >> TICK_BITS) as u32 + 1)
     }
@@ -82,8 +87,11 @@ pub enum Class {
     TimeWait,
     /// TCP: a RST came.
     Close,
-    /// TCP, in a state that would last longer: data is not acknowledged, is sent again and again,
-    /// or cannot be received; or only one side was heard.
+    /// TCP: a SYN from both sides.
+    SynSent2,
+    /// TCP, in a state that would last longer: data is sent again and again, or cannot be received.
+    Retransmitted,
+    /// TCP, in a state that would last longer: data is not acknowledged, or only one side was heard.
     Unacknowledged,
     /// UDP: without an answer, or younger than [`STREAM_SECONDS`].
     Udp,
@@ -100,7 +108,7 @@ pub const STREAM_SECONDS: u32 = 2;
 
 impl Class {
     /// Every class, each at its number.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::SynSent,
         Self::SynReceived,
         Self::Established,
@@ -109,6 +117,8 @@ impl Class {
         Self::LastAck,
         Self::TimeWait,
         Self::Close,
+        Self::SynSent2,
+        Self::Retransmitted,
         Self::Unacknowledged,
         Self::Udp,
         Self::UdpStream,
@@ -116,16 +126,19 @@ impl Class {
         Self::Generic,
     ];
 
-    /// How long a flow of this class stays without a packet, in seconds: the defaults of Linux
+    /// How long a flow of this class stays without a packet, in seconds, if no rule says otherwise:
+    /// the defaults of Linux
     /// (`nf_conntrack_*_timeout*`, Documentation/networking/nf_conntrack-sysctl.rst).
     pub const fn seconds(self) -> u32 {
         match self {
-            Self::SynSent | Self::FinWait | Self::TimeWait | Self::UdpStream => 120,
+            Self::SynSent | Self::SynSent2 | Self::FinWait | Self::TimeWait | Self::UdpStream => {
+                120
+            }
             Self::SynReceived | Self::CloseWait => 60,
             Self::Established => 432_000,
             Self::LastAck | Self::Udp | Self::Icmp => 30,
             Self::Close => 10,
-            Self::Unacknowledged => 300,
+            Self::Retransmitted | Self::Unacknowledged => 300,
             Self::Generic => 600,
         }
     }
@@ -145,6 +158,8 @@ impl Class {
             Self::LastAck => "tcp_last_ack",
             Self::TimeWait => "tcp_time_wait",
             Self::Close => "tcp_close",
+            Self::SynSent2 => "tcp_syn_sent2",
+            Self::Retransmitted => "tcp_retransmitted",
             Self::Unacknowledged => "tcp_unacknowledged",
             Self::Udp => "udp",
             Self::UdpStream => "udp_stream",
@@ -157,5 +172,33 @@ impl Class {
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// How long flows stay, by class: what a rule says with `ct timeout set`, or [`Self::DEFAULT`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Timeouts([Ticks; Class::ALL.len()]);
+
+impl Timeouts {
+    /// Those of Linux.
+    pub const DEFAULT: Self = {
+        let mut ticks = [Ticks(0); Class::ALL.len()];
+        let mut at = 0;
+        while at < ticks.len() {
+            ticks[at] = Class::ALL[at].ticks();
+            at += 1;
+        }
+        Self(ticks)
+    };
+
+    /// Flows of this class stay for so many seconds.
+    pub(crate) fn set(&mut self, class: Class, seconds: u32) {
+        self.0[class as usize] = Ticks::of_seconds(seconds);
+    }
+
+    #[inline]
+    pub(super) fn of(&self, class: Class) -> Ticks {
+        self.0[class as usize]
     }
 }

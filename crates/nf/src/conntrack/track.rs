@@ -7,7 +7,7 @@ use super::open;
 use super::packet::{self, Content, Packet};
 use super::record::{Flow, Record, Tracker, status};
 use super::tcp::{Known, Outcome, Tcp};
-use super::timeout::{Class, STREAM_SECONDS, Ticks};
+use super::timeout::{Class, STREAM_SECONDS, Ticks, Timeouts};
 use super::tuple::{self, Address, Tuple};
 
 /// A frame whose connection is known.
@@ -142,6 +142,7 @@ fn begin<A: Address>(
         Content::Tcp(segment) => {
             let mut tcp = Tcp::open(segment)?;
             let known = Known {
+                timeouts: &Timeouts::DEFAULT,
                 direction: 0,
                 replied: false,
                 assured: false,
@@ -177,7 +178,7 @@ fn outcome(
     flow: &mut Flow,
     packet: &Packet<'_>,
     content: &Content<'_>,
-    known: Known,
+    known: Known<'_>,
     now: Ticks,
 ) -> Outcome {
     let always = |class| Outcome::Stays {
@@ -217,15 +218,22 @@ fn carry_on<A: Address>(
     now: Ticks,
 ) -> Carried {
     let flow = flows.records.change(number);
+    let (replied, was_assured) = (flow.has(status::SEEN_REPLY), flow.has(status::ASSURED));
     let known = Known {
+        timeouts: flows.timeouts.of(flow.tracker.standing.queue),
         direction,
-        replied: flow.has(status::SEEN_REPLY),
-        assured: flow.has(status::ASSURED),
+        replied,
+        assured: was_assured,
     };
     let outcome = outcome(flow, packet, content, known, now);
     let mut then = Then::Nothing;
     match outcome {
         Outcome::Invalid => {
+            flows.records.changed();
+            return Carried::On(None);
+        }
+        Outcome::Doubted => {
+            flows.hasten(number, now);
             flows.records.changed();
             return Carried::On(None);
         }
@@ -241,12 +249,12 @@ fn carry_on<A: Address>(
         flow.tracker.standing.status |= status::SEEN_REPLY;
     }
     if let Outcome::Stays { class, assured } = outcome {
-        if assured && !known.assured {
+        if assured && !was_assured {
             flows.assure(number);
         }
         flows.refresh(number, class, now);
     }
-    let answered = known.replied || direction == 1;
+    let answered = replied || direction == 1;
     Carried::On(Some(Tracked {
         flow: number,
         direction,

@@ -7,6 +7,7 @@ pub use super::fib::{Fib, FibResult, FibTest};
 pub use super::flowtable::Flowtable;
 pub use super::marks::{MarkSource, Masked, SetMark};
 pub use super::objects::{Object, ObjectKind, What};
+pub use super::timeouts::{TimeoutPolicy, TimeoutsOf};
 pub use crate::census::Count;
 pub use crate::fib::FibPort;
 use crate::fields::{Field, Type};
@@ -141,7 +142,8 @@ pub enum TableItem<'a> {
     Flowtable(Flowtable<'a>),
     /// `set NAME { ... }`.
     Set(Set<'a>),
-    /// `counter NAME { ... }`, `quota NAME { ... }` or `limit NAME { ... }`.
+    /// `counter NAME { ... }`, `quota NAME { ... }`, `limit NAME { ... }` or
+    /// `ct timeout NAME { ... }`.
     Object(Object<'a>),
     /// `chain NAME { ... }`.
     Chain(Chain<'a>),
@@ -347,7 +349,7 @@ pub enum Statement<'a> {
         /// What of that is used.
         used: u64,
     },
-    /// `counter name "..."`, and the same of a quota and of a limit.
+    /// `counter name "..."`, and the same of a quota and of a limit; `ct timeout set "..."`.
     Named(ObjectKind, Name<'a>),
     /// A condition on what a router's routes say.
     Fib(Box<Fib<'a>>),

@@ -17,6 +17,7 @@ mod print;
 mod refusals;
 mod render;
 mod spelling;
+mod timeouts;
 mod words;
 
 pub use error::{Error, ErrorKind, Refusal, Spelling};

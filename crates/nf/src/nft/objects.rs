@@ -1,11 +1,11 @@
 //! What a table has by name that several rules share, and how that is printed.
 
-use super::ast::Name;
+use super::ast::{Name, TimeoutPolicy};
 use crate::limit::Rate;
 use crate::quota::Allowance;
 use core::fmt::{self, Display, Formatter};
 
-/// `counter NAME { ... }`, `quota NAME { ... }` or `limit NAME { ... }`.
+/// `counter NAME { ... }`, `quota NAME { ... }`, `limit NAME { ... }` or `ct timeout NAME { ... }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object<'a> {
     /// Its name.
@@ -35,6 +35,8 @@ pub enum What {
     },
     /// `rate ...`.
     Limit(Rate),
+    /// How long connections stay.
+    Timeout(TimeoutPolicy),
 }
 
 /// The kind of an object.
@@ -46,6 +48,8 @@ pub enum ObjectKind {
     Quota,
     /// `limit`.
     Limit,
+    /// `ct timeout`.
+    Timeout,
 }
 
 impl ObjectKind {
@@ -55,6 +59,7 @@ impl ObjectKind {
             Self::Counter => "counter",
             Self::Quota => "quota",
             Self::Limit => "limit",
+            Self::Timeout => "ct timeout",
         }
     }
 }
@@ -66,6 +71,7 @@ impl What {
             Self::Counter { .. } => ObjectKind::Counter,
             Self::Quota { .. } => ObjectKind::Quota,
             Self::Limit(_) => ObjectKind::Limit,
+            Self::Timeout(_) => ObjectKind::Timeout,
         }
     }
 }
@@ -90,6 +96,7 @@ impl Display for What {
                 used_of(*used, f)
             }
             Self::Limit(rate) => rate.write(f),
+            Self::Timeout(policy) => policy.fmt(f),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::ast::{
     Statement, Table, TableItem, Value, Verdict, VerdictMap, Verdicts, Vmap,
 };
 use super::lex::TIME_UNITS;
-use super::objects::used_of;
+use super::objects::{ObjectKind, used_of};
 use crate::fields::{Field, ICMPX_CODES, Type};
 use core::fmt::{self, Display, Formatter};
 
@@ -268,6 +268,9 @@ impl Display for Statement<'_> {
             Self::Quota { allowance, used } => {
                 write!(f, "quota {allowance}")?;
                 used_of(*used, f)
+            }
+            Self::Named(kind @ ObjectKind::Timeout, name) => {
+                write!(f, "{} set \"{name}\"", kind.name())
             }
             Self::Named(kind, name) => write!(f, "{} name \"{name}\"", kind.name()),
             Self::Fib(fib) => fib.fmt(f),

@@ -1,6 +1,7 @@
-//! Counters, quotas and limits that have a name.
+//! Counters, quotas, limits and timeouts that have a name.
 
 use super::{Resolver, duplicate};
+use crate::conntrack::TIMEOUTS_MAX;
 use crate::ir::{Named, Statement};
 use crate::limit::Limit;
 use crate::nft::ast::{self, Name, ObjectKind, Span, What};
@@ -26,6 +27,15 @@ impl<'f, 'a> Resolver<'f, 'a> {
     ) -> Result<(), Error> {
         let (name, kind) = (object.name, object.what.kind());
         let number = match object.what {
+            What::Timeout(policy) => {
+                let timeouts = (policy.protocol.number(), policy.timeouts());
+                self.program.timeouts.push(timeouts);
+                if self.program.timeouts.len() > TIMEOUTS_MAX {
+                    let (what, max) = ("`ct timeout` in one file", TIMEOUTS_MAX);
+                    return Err(Error::new(name.span, ErrorKind::Limit { what, max }));
+                }
+                self.program.timeouts.len() as u32 - 1
+            }
             What::Limit(rate) => {
                 self.program.limits.push(Limit::new(rate));
                 self.program.limits.len() as u32 - 1
@@ -90,6 +100,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
                 ObjectKind::Counter => "counter",
                 ObjectKind::Quota => "quota",
                 ObjectKind::Limit => "limit",
+                ObjectKind::Timeout => "`ct timeout`",
             };
             return Err(Error::new(name.span, ErrorKind::Unknown(what)));
         };
@@ -97,6 +108,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
             ObjectKind::Counter => Statement::CountNamed(number),
             ObjectKind::Quota => Statement::Quota(number),
             ObjectKind::Limit => Statement::Limit(number),
+            ObjectKind::Timeout => Statement::Timeout(number),
         })
     }
 }

@@ -530,6 +530,11 @@ impl<T: Tally> Hooks<'_, T> {
         };
         let asked = rules.ask(chain, &values, self.tally);
         let (mark, state) = (connection.mark(), connection.state());
+        if passage.link.has_not_begun().is_some()
+            && let Some(timeouts) = connection.timeouts()
+        {
+            connections.table.set_timeouts(&mut passage.link, &timeouts);
+        }
         if state == State::Untracked {
             passage.link = Link::none(state);
         }

@@ -5,9 +5,11 @@
 //! `nf` as a table `bridge`, which is the one difference. Each packet goes through a router of the
 //! kernel's and, in the same order, through [`nf::conntrack::Conntrack`]. What passed must be the
 //! same; and of what passed, its state, direction and status, which the kernel writes into the
-//! packet and `nf` finds by the same conditions.
+//! packet and `nf` finds by the same conditions. Behind a round, both list the same connections, and
+//! say for how long each of them stays.
 
 mod generate;
+mod listed;
 mod packet;
 mod router;
 mod rules;
@@ -18,6 +20,7 @@ pub use rules::StatefulRules;
 
 use crate::bridge::{Error, PORTS};
 use fastrand::Rng;
+use listed::Listed;
 use nf::conntrack::{Conntrack, Sought};
 use nf::nft::Limits;
 use nf::{Key, RuleSet, Verdict, Way};
@@ -40,6 +43,8 @@ pub struct Compared {
     pub packets: u64,
     /// Those that passed: of these, the state was compared too.
     pub passed: u64,
+    /// Connections that were listed.
+    pub listed: u64,
 }
 
 impl Compared {
@@ -48,6 +53,7 @@ impl Compared {
         self.conversations += other.conversations;
         self.packets += other.packets;
         self.passed += other.passed;
+        self.listed += other.listed;
     }
 }
 
@@ -169,6 +175,16 @@ impl<'r> Judges<'r> {
         fate
     }
 
+    /// What each of them lists.
+    ///
+    /// # Errors
+    /// The kernel cannot be asked.
+    fn listed(&self) -> Result<[Listed; 2], Error> {
+        let kernel = self.router.connections()?;
+        let now = self.began.elapsed().as_nanos() as u64;
+        Ok([kernel, listed::ours(&self.connections, now)])
+    }
+
     /// What the kernel does with it.
     ///
     /// # Errors
@@ -191,6 +207,7 @@ pub fn round(
     let mut rng = Rng::with_seed(seed);
     let rules = StatefulRules::generate(&mut rng);
     let mut compared = Compared::default();
+    router.forget_connections()?;
     let mut judges = match Judges::new(router, &rules)? {
         Ok(judges) => judges,
         Err((kernel, nf)) => {
@@ -208,6 +225,7 @@ pub fn round(
             ));
         }
     };
+    let mut sent = Vec::new();
     for conversation in 0..CONVERSATIONS {
         let hosts = 2 + number as u32 * CONVERSATIONS + conversation;
         let mut packets = generate::conversation(&mut rng, hosts);
@@ -228,6 +246,17 @@ pub fn round(
                 return Ok((compared, Some(disagreement)));
             }
         }
+        sent.extend(packets);
     }
-    Ok((compared, None))
+    let [kernel, ours] = judges.listed()?;
+    compared.listed += ours.len() as u64;
+    let difference = listed::difference(&kernel, &ours);
+    let disagreement = difference.map(|(kernel, nf)| Disagreement {
+        seed,
+        rules: rules.text("inet"),
+        packets: listed::about(&kernel, sent),
+        kernel,
+        nf,
+    });
+    Ok((compared, disagreement))
 }

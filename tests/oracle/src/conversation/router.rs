@@ -113,6 +113,11 @@ impl Router {
         Ok(router)
     }
 
+    /// The namespace that it is in.
+    pub(super) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
     fn ip(&self, arguments: &str) -> Result<(), Error> {
         let failed = |error| Error::Io("cannot run ip; type: sudo apt-get install iproute2", error);
         let run = || Command::new("ip").args(arguments.split(' ')).output();

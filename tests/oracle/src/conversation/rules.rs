@@ -8,6 +8,24 @@ const RULES_MAX: usize = 12;
 /// Most conditions of a rule.
 const CONDITIONS_MAX: usize = 3;
 
+/// Most timeouts that a file says.
+const TIMEOUTS_MAX: usize = 4;
+/// Names of timeouts.
+const UDP_TIMEOUTS: [&str; 2] = ["unreplied", "replied"];
+const TCP_TIMEOUTS: [&str; 11] = [
+    "syn_sent",
+    "syn_recv",
+    "established",
+    "fin_wait",
+    "close_wait",
+    "last_ack",
+    "time_wait",
+    "close",
+    "syn_sent2",
+    "retrans",
+    "unack",
+];
+
 /// What a packet may be, as conditions: each one has one of these. A packet leaves the kernel with
 /// the number of its class in its traffic class.
 pub const CLASSES: [&str; 15] = [
@@ -32,6 +50,8 @@ pub const CLASSES: [&str; 15] = [
 #[derive(Clone, Debug)]
 pub struct StatefulRules {
     policy: &'static str,
+    /// What the table has beside the chain.
+    objects: Vec<String>,
     rules: Vec<String>,
 }
 
@@ -40,23 +60,30 @@ impl StatefulRules {
     pub fn new(policy: &'static str, rules: &[&str]) -> Self {
         Self {
             policy,
+            objects: Vec::new(),
             rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
         }
     }
 
     /// A file that accepts all in one case of three: then each packet's state is seen.
     pub fn generate(rng: &mut Rng) -> Self {
+        let objects = timeouts(rng);
         if rng.u8(0..3) == 0 {
-            return Self::new("accept", &["ct state new counter"]);
+            let mut all = Self::new("accept", &["ct state new counter"]);
+            all.rules
+                .extend((0..objects.len()).map(|_| timeout_set(rng, objects.len())));
+            all.objects = objects;
+            return all;
         }
         // Without these, most conversations would end at once.
         let mut rules = vec!["ct state established,related accept".to_owned()];
-        rules.extend((0..rng.usize(1..RULES_MAX)).map(|_| rule(rng)));
+        rules.extend((0..rng.usize(1..RULES_MAX)).map(|_| rule(rng, objects.len())));
         if rng.bool() {
             rng.shuffle(&mut rules);
         }
         Self {
             policy: if rng.bool() { "accept" } else { "drop" },
+            objects,
             rules,
         }
     }
@@ -68,7 +95,8 @@ impl StatefulRules {
 
     /// The file, of this family.
     pub fn text(&self, family: &str) -> String {
-        let mut text = format!("table {family} t {{\n\tchain forward {{\n");
+        let objects = self.objects.concat();
+        let mut text = format!("table {family} t {{\n{objects}\tchain forward {{\n");
         let _ = writeln!(
             text,
             "\t\ttype filter hook forward priority 0; policy {};",
@@ -108,7 +136,52 @@ pub fn classes() -> String {
     text + "\t}\n}\n"
 }
 
-fn rule(rng: &mut Rng) -> String {
+/// Timeouts that rules may give to connections, in half of the files.
+fn timeouts(rng: &mut Rng) -> Vec<String> {
+    let count = if rng.bool() {
+        0
+    } else {
+        rng.usize(1..=TIMEOUTS_MAX)
+    };
+    let one = |number| {
+        let (protocol, names) = if rng.u8(0..3) == 0 {
+            ("udp", &UDP_TIMEOUTS[..])
+        } else {
+            ("tcp", &TCP_TIMEOUTS[..])
+        };
+        let mut said = Vec::new();
+        for name in names {
+            if rng.bool() || said.is_empty() {
+                // Apart by more than what judges may differ by.
+                said.push(format!("{name} : {}", 10 * rng.u16(1..100)));
+            }
+        }
+        format!(
+            "\tct timeout t{number} {{\n\t\tprotocol {protocol};\n\t\tpolicy = {{ {} }};\n\t}}\n",
+            said.join(", ")
+        )
+    };
+    (0..count).map(one).collect()
+}
+
+/// A rule that gives one of so many.
+fn timeout_set(rng: &mut Rng, count: usize) -> String {
+    let port = [80, 443, 22, 53, 7070][rng.usize(0..5)];
+    let number = rng.usize(0..count);
+    let condition = match rng.u8(0..4) {
+        0 => "ct state new ".to_owned(),
+        1 => format!("tcp dport {port} "),
+        2 => format!("udp dport {port} "),
+        _ => String::new(),
+    };
+    format!("{condition}ct timeout set \"t{number}\"")
+}
+
+/// A rule, where there are so many timeouts.
+fn rule(rng: &mut Rng, timeouts: usize) -> String {
+    if timeouts > 0 && rng.u8(0..3) == 0 {
+        return timeout_set(rng, timeouts);
+    }
     let mut statements: Vec<String> = (0..rng.usize(0..CONDITIONS_MAX))
         .map(|_| condition(rng))
         .collect();

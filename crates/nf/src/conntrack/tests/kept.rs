@@ -342,6 +342,40 @@ proptest! {
     }
 }
 
+#[test]
+fn timeouts_that_rules_gave_are_kept() {
+    let mut timeouts = Timeouts::DEFAULT;
+    timeouts.set(Class::Udp, 1000);
+    let (mut bench, place, _) = bench(&[]);
+    for port in [9, 10] {
+        let frame = udp(port, 53, false);
+        let key = Key::parse(&frame).unwrap();
+        let accepted = bench
+            .table
+            .judge(&key, &frame, Sought::NOTHING, bench.now, |connection| {
+                if port == 9 {
+                    connection.set_timeouts(17, &timeouts);
+                }
+                (Verdict::Accept, 0)
+            });
+        assert_eq!(accepted, Ok((Verdict::Accept, 0)));
+    }
+    let (mut table, _, taken) = open(&place.bytes(), bench.now);
+    assert_eq!((taken.flows, table.count(Class::Udp)), (2, 2));
+    bench.now += 500 * SECOND;
+    table.expire(bench.now);
+    assert_eq!(table.count(Class::Udp), 1);
+    table.table4.check();
+    // No clock makes it stay for longer than that.
+    let (table, _, _) = open(&place.bytes(), 0);
+    let mut longest = 0;
+    table.list(0, 0, &mut |entry| {
+        longest = longest.max(entry.left);
+        true
+    });
+    assert_eq!(longest / 1000, 1000);
+}
+
 /// Why nothing of these bytes is taken up. The table is empty, and of use.
 fn refused(bytes: &[u8]) -> Option<Unsound> {
     let (mut bench, place, taken) = bench(bytes);
@@ -383,7 +417,11 @@ fn what_no_image_can_have_left_is_refused() {
     // Status, queue, and what TCP has come to.
     assert_eq!(with(&[(RECORDS4 + STANDING4, 8 | 1)]), Some(Unsound::Flow));
     assert_eq!(with(&[(RECORDS4 + STANDING4, 8)]), Some(Unsound::Flow));
-    assert_eq!(with(&[(RECORDS4 + STANDING4 + 1, 26)]), Some(Unsound::Flow));
+    assert_eq!(with(&[(RECORDS4 + STANDING4 + 1, 15)]), Some(Unsound::Flow));
+    // Timeouts that nobody has given.
+    let queue = valid[RECORDS4 + STANDING4 + 1];
+    let unknown = [(RECORDS4 + STANDING4 + 1, queue | 0x20)];
+    assert_eq!(with(&unknown), Some(Unsound::Flow));
     assert_eq!(
         with(&[(RECORDS4 + STANDING4 + 1, Class::Icmp as u8)]),
         Some(Unsound::Flow)

@@ -15,6 +15,7 @@ mod nat;
 mod object;
 mod reject;
 mod statement;
+mod timeout;
 mod value;
 
 use super::ast::{
@@ -192,6 +193,7 @@ impl<'a> Parser<'a, '_> {
                 Token::Word("limit") => {
                     items.push(TableItem::Object(self.object(ObjectKind::Limit)?));
                 }
+                Token::Word("ct") => items.push(TableItem::Object(self.connection_object()?)),
                 Token::Word("chain") => {
                     count(&mut self.counts.chains, self.limits.chains, span, "chains")?;
                     items.push(TableItem::Chain(self.chain()?));

@@ -35,7 +35,7 @@ impl<'a> Parser<'a, '_> {
                     let what = match kind {
                         ObjectKind::Counter => "`packets`",
                         ObjectKind::Quota => "`over`, or a number",
-                        ObjectKind::Limit => "`rate`",
+                        ObjectKind::Limit | ObjectKind::Timeout => "`rate`",
                     };
                     return unknown(span, node, &[], what);
                 }
@@ -50,7 +50,9 @@ impl<'a> Parser<'a, '_> {
             (Some(what), _) => what,
             (None, ObjectKind::Counter) => nothing,
             (None, ObjectKind::Quota) => return expected(name.span, "a quota with its bytes"),
-            (None, ObjectKind::Limit) => return expected(name.span, "a limit with its rate"),
+            (None, ObjectKind::Limit | ObjectKind::Timeout) => {
+                return expected(name.span, "a limit with its rate");
+            }
         };
         Ok(Object {
             name,
@@ -107,7 +109,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// `name NAME` behind the kind of an object.
+    /// `name NAME` behind the kind of an object, or `set NAME`.
     pub(super) fn named(&mut self, kind: ObjectKind) -> Parsed<Statement<'a>> {
         self.tokens.take()?;
         let next = self.tokens.peek();

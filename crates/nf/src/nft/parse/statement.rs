@@ -59,6 +59,9 @@ impl<'a> Parser<'a, '_> {
             Token::Word("ct") if self.tokens.peek().node == Token::Word("count") => {
                 Statement::Count(self.count()?)
             }
+            Token::Word("ct") if self.tokens.peek().node == Token::Word("timeout") => {
+                self.timeout_set()?
+            }
             Token::Word("add") => self.change(ChangeKind::Add)?,
             Token::Word("update") => self.change(ChangeKind::Update)?,
             Token::Word("delete") => self.change(ChangeKind::Delete)?,

@@ -154,17 +154,17 @@ pub static NO_FAMILY: Refusal = instead(
 pub static IN_TABLE: &Table = &[
     ("flags", refusal("a flag of a table", "is not supported")),
     ("flowtable", refusal("a flowtable", FORWARD_ONLY)),
-    (
-        "ct",
-        refusal(
-            "a helper, timeout or expectation of `ct`",
-            "is not supported",
-        ),
-    ),
     ("secmark", refusal("`secmark`", NOT_LOCAL)),
     ("synproxy", refusal("`synproxy`", FORWARD_ONLY)),
     ("include", INCLUDE),
 ];
+
+/// `ct helper` and `ct expectation` in a table.
+pub static CONNECTION_OBJECT: Refusal = instead(
+    "a helper or expectation of `ct`",
+    "is not supported: no payload is read, so no connection expects another one",
+    "let the other connections in by their ports",
+);
 
 /// What nft knows of a connection, and rules do not.
 pub static CONNECTION: &Table = &[
@@ -210,13 +210,6 @@ pub static CONNECTION: &Table = &[
     (
         "expectation",
         refusal("`ct expectation`", "is not supported"),
-    ),
-    (
-        "timeout",
-        refusal(
-            "`ct timeout`",
-            "is not supported: each class of connections has the one timeout of Linux",
-        ),
     ),
     (
         "label",

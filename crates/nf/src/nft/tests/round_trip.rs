@@ -218,21 +218,43 @@ fn kind() -> impl Strategy<Value = ObjectKind> {
         ObjectKind::Counter,
         ObjectKind::Quota,
         ObjectKind::Limit,
+        ObjectKind::Timeout,
     ])
 }
 
-fn object() -> impl Strategy<Value = Object<'static>> {
+fn object() -> BoxedStrategy<Object<'static>> {
     let counter = any::<(u64, u64)>();
     let what = prop_oneof![
         counter.prop_map(|(packets, bytes)| What::Counter { packets, bytes }),
         allowance().prop_map(|(allowance, used)| What::Quota { allowance, used }),
         rate().prop_map(What::Limit),
+        timeouts().prop_map(What::Timeout),
     ];
     let parts = (name(), what, option::of(text()));
-    parts.prop_map(|(name, what, comment)| Object {
-        name,
-        what,
-        comment: comment.map(at),
+    parts
+        .prop_map(|(name, what, comment)| Object {
+            name,
+            what,
+            // Timeouts have none.
+            comment: comment
+                .filter(|_| what.kind() != ObjectKind::Timeout)
+                .map(at),
+        })
+        .boxed()
+}
+
+fn timeouts() -> impl Strategy<Value = TimeoutPolicy> {
+    let family = proptest::sample::select(Family::ALL.to_vec());
+    let seconds = any::<Option<u16>>();
+    let protocol = proptest::sample::select(TimeoutsOf::ALL.to_vec());
+    (protocol, family, seconds).prop_map(|(protocol, family, seconds)| {
+        let mut policy = TimeoutPolicy::new(protocol, family);
+        let names = ["established", "close", "unreplied", "replied"];
+        for (name, seconds) in names.into_iter().zip(seconds.into_iter().cycle()) {
+            // Of the other protocol it is none.
+            let _ = policy.set(name, seconds.into());
+        }
+        policy
     })
 }
 

@@ -12,6 +12,7 @@ mod mark;
 mod object;
 mod open;
 mod reject;
+mod timeout;
 mod translation;
 
 use super::*;
@@ -19,6 +20,7 @@ use crate::nft::{Error, Limits};
 use crate::rule::Tally;
 use frame::{is_right, packet};
 use std::net::IpAddr;
+
 use std::vec;
 use std::vec::Vec;
 
