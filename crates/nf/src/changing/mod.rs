@@ -248,13 +248,16 @@ impl Changing {
     }
 
     /// Puts an element in for so long, or for as long as the set says; whether there was room. The
-    /// time of one that is there begins anew.
+    /// time of one that is there begins anew, unless it is the same one (`nft_add_set_elem`).
     pub(crate) fn put(&self, words: &Words, timeout: u64, now: u64) -> bool {
         let timeout = match timeout {
             0 => self.shape.timeout,
             timeout => timeout,
         };
         if let Some(record) = self.find(words, now) {
+            if self.own(record, TIMEOUT).load(Relaxed) == timeout {
+                return true;
+            }
             self.own(record, EXPIRES)
                 .store(end_of(timeout, now), Relaxed);
             self.own(record, TIMEOUT).store(timeout, Relaxed);

@@ -38,7 +38,7 @@ pub struct Arguments {
 enum Verb {
     /// Prints the set.
     List,
-    /// Adds some; those that are there already stay for longer.
+    /// Adds some; those that are there already get the timeout that is said.
     Add,
     /// Deletes some.
     Delete,
@@ -126,7 +126,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
     let inquiry = Inquiry::begin(&instance).map_err(Error::Inquiry)?;
     match arguments.verb {
         Verb::List => {
-            let live = Live::ask(&inquiry)?;
+            let live = Live::ask(&inquiry, &instance)?;
             let text = live.print_set(&file, table, set);
             io::Write::write_all(&mut io::stdout(), text.as_bytes()).map_err(Error::Print)?;
             Ok(true)
@@ -134,7 +134,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, Error> {
         Verb::Add => change(&inquiry, Subject::ElementsAdd, &changes),
         Verb::Delete => change(&inquiry, Subject::ElementsDelete, &changes),
         Verb::Flush => {
-            let live = Live::ask(&inquiry)?;
+            let live = Live::ask(&inquiry, &instance)?;
             let own = live.of(&name).map(|record| Change {
                 set: record.set,
                 key: record.key,
@@ -288,7 +288,11 @@ fn change(inquiry: &Inquiry<'_>, subject: Subject, changes: &[Change]) -> Result
 }
 
 /// What a guest has in its sets at the moment.
-pub(super) struct Live(Vec<Record>);
+pub(super) struct Live {
+    records: Vec<Record>,
+    /// Names of its ports.
+    ports: Vec<String>,
+}
 
 impl Live {
     /// Asks for it, if any set of this file changes.
@@ -298,21 +302,27 @@ impl Live {
         }
         let instance = Instance::open(name).map_err(Error::Instance)?;
         let inquiry = Inquiry::begin(&instance).map_err(Error::Inquiry)?;
-        Self::ask(&inquiry).map(Some)
+        Self::ask(&inquiry, &instance).map(Some)
     }
 
-    fn ask(inquiry: &Inquiry<'_>) -> Result<Self, Error> {
+    fn ask(inquiry: &Inquiry<'_>, instance: &Instance) -> Result<Self, Error> {
         let mut records = Vec::new();
         let take = |record: &Record| records.push(*record);
         inquiry
             .list(Subject::Elements, take)
             .map_err(Error::Inquiry)?;
-        Ok(Self(records))
+        let description = instance.description();
+        let ports = description.ports().into_iter().map(str::to_owned);
+        Ok(Self {
+            records,
+            ports: ports.collect(),
+        })
     }
 
     fn of(&self, name: &str) -> impl Iterator<Item = &Record> {
         let number = set_number(name);
-        self.0.iter().filter(move |record| record.set == number)
+        let records = self.records.iter();
+        records.filter(move |record| record.set == number)
     }
 
     /// The printed file with what is in its sets at the moment, in the place of what they began
@@ -377,7 +387,7 @@ impl Live {
             let values = kinds
                 .iter()
                 .zip(values)
-                .map(|(kind, value)| value_text(*kind, *value));
+                .map(|(kind, value)| value_text(*kind, *value, &self.ports));
             let mut line = values.collect::<Vec<_>>().join(" . ");
             for part in parts {
                 let _ = match part {
@@ -435,8 +445,9 @@ fn parts<'f>(file: &'f File<'_>, set: &Set<'_>) -> &'f [ElementPart] {
     found
 }
 
-/// A value as nft prints it in a set.
-fn value_text(kind: Type, value: u128) -> String {
+/// A value as nft prints it in a set, of a guest with these ports.
+fn value_text(kind: Type, value: u128, ports: &[String]) -> String {
+    let port = usize::try_from(value).ok().and_then(|it| ports.get(it));
     let symbol = || {
         let mut symbols = kind.symbols().iter();
         symbols.find(|(_, number)| u128::from(*number) == value)
@@ -451,6 +462,7 @@ fn value_text(kind: Type, value: u128) -> String {
         }
         Type::Mark => format!("{value:#010x}"),
         Type::Service => value.to_string(),
+        Type::InterfaceName => port.map_or_else(|| value.to_string(), |name| format!("{name:?}")),
         _ => symbol().map_or_else(|| value.to_string(), |(name, _)| (*name).to_owned()),
     }
 }
@@ -527,7 +539,7 @@ mod tests {
     #[test]
     fn elements_are_listed_as_nft_lists_them() {
         let file = nft::parse(TEXT, &Limits::DEFAULT).unwrap();
-        let live = Live(vec![
+        let records = vec![
             record("inet t a", &[0x7f00_0001], 60_000, 59_956),
             record("inet t a", &[0x0a00_0001], 99_000, 98_988),
             record("inet t c", &[6, 80], 0, 0),
@@ -535,7 +547,11 @@ mod tests {
             // What no rules can have left.
             record("inet t c", &[256, 80], 0, 0),
             record("inet t d", &[1], 0, 0),
-        ]);
+        ];
+        let ports = vec!["private".to_owned(), "public".to_owned()];
+        assert_eq!(value_text(Type::InterfaceName, 1, &ports), "\"public\"");
+        assert_eq!(value_text(Type::InterfaceName, 2, &ports), "2");
+        let live = Live { records, ports };
         let text = live.print(&file);
         let limit = "limit rate over 5/minute counter packets 3 bytes 252";
         let expected = format!(
