@@ -27,6 +27,7 @@ mod resolver;
 mod ring;
 mod router;
 mod rules_parse;
+mod rules_state;
 mod rules_verdict;
 mod tcp;
 mod vfio_user_client;
@@ -85,6 +86,7 @@ pub const ALL: &[Target] = &[
     target("ring", ring::feed, 12_000),
     target("router", router::feed, 3000),
     target("rules_parse", rules_parse::feed, 3000),
+    target("rules_state", rules_state::feed, 2000),
     target("rules_verdict", rules_verdict::feed, 400),
     target("tcp", tcp::feed, 12_000),
     target("vfio_user_client", vfio_user_client::feed, 4000),
