@@ -25,8 +25,8 @@ pub struct Name {
     pub destination: [u8; 16],
     /// Their ports, of TCP and UDP. Of ICMP, the identifier, and type and code.
     pub ports: [u16; 2],
-    /// Identifier of the VLAN, or 0.
-    pub vlan: u16,
+    /// Identifier of the VLAN, number of the zone that this direction is in, or 0.
+    pub place: u16,
     /// Number of the protocol over IP.
     pub protocol: u8,
     /// [`FAMILY_V4`] or [`FAMILY_V6`].
@@ -57,8 +57,12 @@ pub struct Record {
     pub left: u32,
     /// A class of the tracker's, by its number.
     pub class: u8,
-    /// Bits of `ct status`, the lowest eight.
+    /// Bits of `ct status`, the lowest six; and [`STATUS_ZONE`].
     pub status: u8,
-    /// Zero.
-    pub reserved: u16,
+    /// Number of the zone that the answers are in, if this or [`Name::place`] is one: then
+    /// [`Record::status`] has [`STATUS_ZONE`].
+    pub reply_zone: u16,
 }
+
+/// In [`Record::status`]: the connection is in a zone.
+pub const STATUS_ZONE: u8 = 0x80;

@@ -3,7 +3,7 @@
 //! One question is answered in a batch. It looks at [`nf::conntrack::LOOKED_AT_MAX`] connections at
 //! most, or ends [`NAMES_MAX`] at most, so whoever asks does not slow frames down.
 
-use abi::flows::{FAMILY_V4, FAMILY_V6, NAMES_MAX, Name, Record};
+use abi::flows::{FAMILY_V4, FAMILY_V6, NAMES_MAX, Name, Record, STATUS_ZONE};
 use abi::inquiry::Subject;
 use core::net::IpAddr;
 use nf::conntrack::{self, Conntrack, Entry};
@@ -40,12 +40,13 @@ pub(crate) fn answer(
 
 fn record_of(entry: &Entry) -> Record {
     let Entry { name, reply, .. } = entry;
+    let is_in_zone = name.zone | reply.zone != 0;
     Record {
         name: Name {
             source: bytes_of(name.source),
             destination: bytes_of(name.destination),
             ports: name.ports,
-            vlan: name.vlan,
+            place: name.vlan | name.zone,
             protocol: name.protocol,
             family: if name.source.is_ipv4() {
                 FAMILY_V4
@@ -61,8 +62,12 @@ fn record_of(entry: &Entry) -> Record {
         bytes: entry.bytes,
         left: entry.left,
         class: entry.class as u8,
-        status: entry.status,
-        reserved: 0,
+        status: if is_in_zone {
+            entry.status | STATUS_ZONE
+        } else {
+            entry.status
+        },
+        reply_zone: reply.zone,
     }
 }
 
@@ -88,7 +93,9 @@ fn name_of(name: &Name) -> Option<conntrack::Name> {
         source: address(name.source)?,
         destination: address(name.destination)?,
         ports: name.ports,
-        vlan: name.vlan,
+        // Of a router it is a zone; where it is looked up, both are the same.
+        vlan: name.place,
+        zone: 0,
         protocol: name.protocol,
     })
 }

@@ -190,6 +190,11 @@ impl Program {
                         connection.set_timeouts(*protocol, timeouts);
                     }
                 }
+                Statement::Zone(zone) => {
+                    if let Some(connection) = values.connection {
+                        connection.set_zone(*zone);
+                    }
+                }
                 Statement::Untrack => {
                     if let Some(connection) = values.connection {
                         connection.untrack();

@@ -7,7 +7,7 @@
 
 use crate::census::Census;
 use crate::changing::{Changing, Use};
-use crate::conntrack::{Connection, State, Timeouts};
+use crate::conntrack::{Connection, State, Timeouts, Zone};
 use crate::fib::Fib;
 use crate::fields::{ABSENT, NARROW_OF_FRAME, Slot};
 use crate::key::Key;
@@ -219,6 +219,8 @@ pub(crate) enum Statement {
     Timeout(u32),
     /// The packet has no connection, unless it has one already. No condition follows.
     Untrack,
+    /// The packet is in this zone, unless it has a connection or a zone already. No condition follows.
+    Zone(Zone),
     /// The last one, if there is one.
     End(Outcome),
 }
@@ -392,7 +394,7 @@ impl Program {
             || statements.any(|statement| match statement {
                 Statement::Match(condition) => condition.slot.is_of_connection(),
                 Statement::Mark(set) => set.asks_connection(),
-                Statement::Census(_) | Statement::Timeout(_) => true,
+                Statement::Census(_) | Statement::Timeout(_) | Statement::Zone(_) => true,
                 Statement::Use(number) => {
                     let set = self.uses[*number as usize].set;
                     self.changing[set as usize].counts_connections()

@@ -112,6 +112,7 @@ pub mod router;
 mod rule;
 mod ruleset;
 mod services;
+mod symbols;
 mod tuples;
 mod values;
 

@@ -16,7 +16,7 @@
 
 use crate::census::Census;
 use crate::changing::{Changing, Use};
-use crate::conntrack::{Connection, First, State, Timeouts, Trial};
+use crate::conntrack::{Connection, First, State, Timeouts, Trial, Zone};
 use crate::fib::Fib;
 use crate::fields::{SLOTS, Slot};
 use crate::ir::{JUMPS_MAX, Map, Named, Outcome, Values, lacks};
@@ -128,6 +128,8 @@ pub(crate) struct Extra {
     pub(crate) timeouts: Option<u32>,
     /// Whether there is to be no connection.
     pub(crate) untracks: bool,
+    /// The zone that the frame is in.
+    pub(crate) zone: Option<Zone>,
     /// What the frame must pass, or else the rule does no more.
     pub(crate) gate: Option<Gate>,
 }
@@ -451,6 +453,10 @@ impl RuleSet {
         }
         if let (true, Some(connection)) = (extra.untracks, values.connection) {
             connection.untrack();
+        }
+        // Whichever came first: of what has a zone, the connection is looked up.
+        if let (Some(zone), Some(connection)) = (extra.zone, values.connection) {
+            connection.set_zone(zone);
         }
         let gate = extra.gate.as_ref()?;
         let passes = match gate.ask {

@@ -6,6 +6,7 @@
 
 use crate::census::Census;
 use crate::changing::Changing;
+use crate::conntrack::Zone;
 use crate::fields::{NARROW, SLOTS, Slot};
 use crate::ir::{Condition, Intervals, Outcome, Program, Statement};
 use crate::limit::Limit;
@@ -99,6 +100,7 @@ struct Effects {
     marks: Vec<SetMark>,
     timeouts: Option<u32>,
     untracks: bool,
+    zone: Option<Zone>,
     gate: Option<Ask>,
 }
 
@@ -110,6 +112,7 @@ impl Effects {
             || !self.marks.is_empty()
             || self.timeouts.is_some()
             || self.untracks
+            || self.zone.is_some()
     }
 }
 
@@ -269,6 +272,8 @@ impl<'a> Compiler<'a> {
                 Statement::Mark(set) => effects.marks.push(*set),
                 Statement::Timeout(number) => self.timeouts(&checks, rule, &mut effects, *number),
                 Statement::Untrack => effects.untracks = true,
+                // The first one counts.
+                Statement::Zone(zone) => effects.zone = effects.zone.or(Some(*zone)),
                 Statement::End(outcome) => {
                     return self.entry(&checks, rule, effects, *outcome);
                 }
@@ -310,11 +315,13 @@ impl<'a> Compiler<'a> {
             marks,
             timeouts,
             untracks,
+            zone,
             gate,
         } = effects;
         let mut extra = NONE;
         let acts = log.is_some() || !named.is_empty() || !marks.is_empty();
-        if acts || timeouts.is_some() || untracks || gate.is_some() {
+        let acts = acts || timeouts.is_some() || untracks || zone.is_some();
+        if acts || gate.is_some() {
             extra = self.extras.len() as u32;
             self.extras.push(Extra {
                 log,
@@ -322,6 +329,7 @@ impl<'a> Compiler<'a> {
                 marks: marks.into(),
                 timeouts,
                 untracks,
+                zone,
                 // Where the rule ends is not known yet.
                 gate: gate.map(|ask| Gate {
                     ask,

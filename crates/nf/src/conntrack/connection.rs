@@ -4,7 +4,7 @@ use super::Conntrack;
 use super::doubt::First;
 use super::record::{Flow, Flow4, Flow6, Record, Traffic, status};
 use super::timeout::{Ticks, Timeouts};
-use super::tuple::Tuple;
+use super::tuple::{Tuple, Zone};
 use crate::fields::{ABSENT, Slot};
 use core::cell::Cell;
 
@@ -61,6 +61,8 @@ pub struct Connection<'a> {
     pub(super) flow: View<'a>,
     pub(super) now: Ticks,
     pub(super) mark: Cell<u32>,
+    /// The zone of the frame, if rules have said it and there is no connection yet.
+    pub(super) zone: Cell<Option<Zone>>,
     /// What it is to have, if it has not begun.
     pub(super) timeouts: Cell<Option<Timeouts>>,
     /// The packet that rules are to judge in the place of the one at hand.
@@ -108,6 +110,7 @@ impl<'a> Connection<'a> {
             flow,
             now,
             mark: Cell::new(mark),
+            zone: Cell::new(None),
             timeouts: Cell::new(None),
             first: None,
             table: Some(table),
@@ -122,6 +125,7 @@ impl<'a> Connection<'a> {
             flow: View::None,
             now: Ticks(0),
             mark: Cell::new(0),
+            zone: Cell::new(None),
             timeouts: Cell::new(None),
             first: None,
             table: None,
@@ -135,8 +139,36 @@ impl<'a> Connection<'a> {
 
     /// There is to be no connection; nothing if there is one already.
     pub(crate) fn untrack(&self) {
-        if let View::None = self.flow {
+        if let (View::None, None) = (self.flow, self.zone.get()) {
             self.state.set(State::Untracked);
+        }
+    }
+
+    /// Puts the frame into a zone; nothing if there is a connection already, or a zone
+    /// (`nft_ct_set_zone_eval`).
+    pub(crate) fn set_zone(&self, zone: Zone) {
+        if let (View::None, None) = (self.flow, self.zone.get()) {
+            self.is_in_zone(zone);
+        }
+    }
+
+    /// Rules have put the frame into a zone before.
+    pub(crate) fn is_in_zone(&self, zone: Zone) {
+        self.zone.set(Some(zone));
+        self.state.set(State::New);
+    }
+
+    /// The zone that rules have put the frame into, which has no connection yet.
+    pub(crate) fn zone(&self) -> Option<Zone> {
+        self.zone.get()
+    }
+
+    /// The zone of the connection, or of the frame.
+    fn zone_in_force(&self) -> Zone {
+        match self.flow {
+            View::None => self.zone.get().unwrap_or_default(),
+            View::V4(flow) => flow.zone(),
+            View::V6(flow) => flow.zone(),
         }
     }
 
@@ -238,7 +270,10 @@ impl<'a> Connection<'a> {
             Slot::CtMark => self.common().map(|_| self.mark.get()),
             Slot::CtStatus => self
                 .common()
-                .map(|common| common.tracker.standing.status.into()),
+                .map(|common| u32::from(common.tracker.standing.status & !status::ZONES)),
+            Slot::CtZone => return self.zone_in_force().number().into(),
+            Slot::CtOriginalZone => return self.zone_in_force().of_directions()[0].into(),
+            Slot::CtReplyZone => return self.zone_in_force().of_directions()[1].into(),
             Slot::CtDirection => self.common().map(|_| self.direction as u32),
             Slot::CtExpiration => self.common().map(|common| self.expiration(common)),
             Slot::CtOriginalIp4Source => source(0),
@@ -251,7 +286,9 @@ impl<'a> Connection<'a> {
             Slot::CtReplyDestinationPort => port(1, 1),
             _ => None,
         };
-        value.unwrap_or(ABSENT)
+        // In a zone, there is something to ask, of which all is 0.
+        let none = self.zone.get().map_or(ABSENT, |_| 0);
+        value.unwrap_or(none)
     }
 
     fn expiration(&self, common: &Flow) -> u32 {

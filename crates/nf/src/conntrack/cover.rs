@@ -24,7 +24,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 const MAGIC: [u8; 8] = *b"OBflows\0";
 /// The version of all that lies in the memory of a table. It goes up with each change of what that
 /// is or means.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Memory of a table begins at a multiple of this, in bytes.
 pub const ALIGN: usize = 8;
 

@@ -9,7 +9,7 @@ use super::doubt::First;
 use super::flows::Flows;
 use super::record::{Record, Tracker, Traffic, class_of, queue_of, status};
 use super::timeout::{Class, Ticks};
-use super::tuple::{Address, Tuple};
+use super::tuple::{Address, Tuple, Zone};
 use crate::key::protocol;
 use core::cell::Cell;
 use core::net::IpAddr;
@@ -29,8 +29,10 @@ pub struct Name {
     pub destination: IpAddr,
     /// Ports of TCP and UDP. Of ICMP, the identifier, and type and code in one number.
     pub ports: [u16; 2],
-    /// Identifier of the VLAN, or 0.
+    /// Of a bridge: identifier of the VLAN, or 0.
     pub vlan: u16,
+    /// Of a router: number of the zone that this direction is in, or 0.
+    pub zone: u16,
     /// Number of the protocol over IP.
     pub protocol: u8,
 }
@@ -60,10 +62,10 @@ pub struct Entry {
 impl Entry {
     pub(super) fn of<R: Record>(flow: &R, class: Class, now: Ticks) -> Self {
         Self {
-            name: Name::of(&flow.name()),
-            reply: Name::of(&flow.reply()),
+            name: Name::of(&flow.name(), flow.zone_bits() != 0),
+            reply: Name::of(&flow.reply(), flow.zone_bits() != 0),
             class,
-            status: flow.tracker.standing.status,
+            status: flow.tracker.standing.status & !status::ZONES,
             mark: flow.mark,
             left: flow.deadline.milliseconds_from(now),
             packets: [0, 1].map(|direction| flow.traffic.packets(direction)),
@@ -98,7 +100,8 @@ impl Entry {
         see: impl FnOnce(&Connection<'_>) -> T,
     ) -> Option<T> {
         let mut tracker = Tracker::empty();
-        tracker.standing.status = self.status;
+        let zone = Zone::between([self.name.zone, self.reply.zone])?;
+        tracker.standing.status = self.status & !status::ZONES | zone.bits();
         tracker.standing.queue = queue_of(self.class, self.status & status::ASSURED != 0);
         let (name, reply) = (self.name.tuple()?, self.reply.tuple()?);
         let mut flow = A::Record::new(&name, &reply, tracker);
@@ -115,6 +118,7 @@ impl Entry {
             flow: A::view(&flow),
             now: Ticks::default(),
             mark: Cell::new(self.mark),
+            zone: Cell::new(None),
             timeouts: Cell::new(None),
             first,
             table: None,
@@ -123,12 +127,17 @@ impl Entry {
 }
 
 impl Name {
-    fn of<A: Address>(tuple: &Tuple<A>) -> Self {
+    fn of<A: Address>(tuple: &Tuple<A>, is_in_zone: bool) -> Self {
+        let (vlan, zone) = match is_in_zone {
+            true => (0, tuple.place),
+            false => (tuple.place, 0),
+        };
         Self {
             source: tuple.source.ip(),
             destination: tuple.destination.ip(),
             ports: tuple.ports,
-            vlan: tuple.vlan,
+            vlan,
+            zone,
             protocol: tuple.protocol,
         }
     }
@@ -139,7 +148,7 @@ impl Name {
             source: A::of_ip(self.source)?,
             destination: A::of_ip(self.destination)?,
             ports: self.ports,
-            vlan: self.vlan,
+            place: self.vlan | self.zone,
             protocol: self.protocol,
         })
     }

@@ -197,7 +197,31 @@ impl<A: Address> Flows<A> {
         (flow.deadline > now).then_some((number, direction))
     }
 
-    /// The same, whether its time is up or not.
+    /// The same of a packet that is in another place if it answers.
+    #[inline]
+    pub(super) fn find_in_zone(
+        &self,
+        tuple: &Tuple<A>,
+        answers: u16,
+        now: Ticks,
+    ) -> Option<(u32, usize)> {
+        if answers == tuple.place {
+            return self.find(tuple, now);
+        }
+        let asked = self
+            .find(tuple, now)
+            .filter(|(_, direction)| *direction == 0);
+        let answer = Tuple {
+            place: answers,
+            ..*tuple
+        };
+        asked.or_else(|| {
+            let found = self.find(&answer, now);
+            found.filter(|(_, direction)| *direction == 1)
+        })
+    }
+
+    /// The same as [`Self::find`], whether its time is up or not.
     #[inline(always)]
     fn find_in(&self, bucket: usize, tuple: &Tuple<A>) -> Option<(u32, usize, &A::Record)> {
         let mut link = self.buckets[bucket];
@@ -223,7 +247,7 @@ impl<A: Address> Flows<A> {
         hasher.write(name.destination.bytes());
         hasher.write_u16(name.ports[0]);
         hasher.write_u16(name.ports[1]);
-        hasher.write_u16(name.vlan);
+        hasher.write_u16(name.place);
         hasher.write_u8(name.protocol);
         u64::from(name.hash(&self.hash)) << 31 | hasher.finish() >> 33
     }
@@ -479,7 +503,8 @@ impl<A: Address> Flows<A> {
     pub(super) fn remove(&mut self, number: u32) {
         let flow = self.get_mut(number);
         let (assured, source) = (flow.has(status::ASSURED), flow.name().source);
-        flow.tracker.standing.status = 0;
+        // Where it is found depends on its zone.
+        flow.tracker.standing.status &= status::ZONES;
         in_order();
         self.dequeue(number);
         if !assured {

@@ -35,7 +35,8 @@
 //! | `ct bytes` counts no fragment behind the first one | it counts whole packets |
 //! | a connection of which a segment came in fragments has no windows | it has |
 //! | checksums of TCP, UDP and ICMP are left to the receiver | a wrong one is invalid |
-//! | what happens in one VLAN is apart from the others | VLANs are one |
+//! | what happens in one VLAN of a bridge is apart from the others | VLANs are one |
+//! | of a packet in a zone that has no connection yet, `ct` but for `zone` and `state` is 0 | some of it is not |
 //! | of other protocols than TCP, UDP and ICMP, addresses name a flow | SCTP's ports do, too |
 //! | ICMPv6's redirect is invalid | it is an error about what it quotes |
 //! | a source has at most a quarter of the table for flows that are not assured | it has all |
@@ -99,6 +100,7 @@ use store::{Records, Store};
 use timeout::Ticks;
 use track::{Found, Then, Tracked, recognise};
 use tuple::Address;
+pub(crate) use tuple::Zone;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Flows of a family that are ended at most by one [`Conntrack::expire`].
@@ -355,7 +357,7 @@ impl Conntrack {
         now: Ticks,
     ) -> Result<(Family, Tracked), Refused> {
         let none = |state| (Family::None, Tracked::none(state));
-        let Some((packet, addresses)) = packet_of(key, frame) else {
+        let Some((packet, addresses)) = packet_of(key, frame, Zone::default()) else {
             return Ok(none(State::Untracked));
         };
         let counts = &mut self.cover.counts;
@@ -464,11 +466,16 @@ impl Conntrack {
 
 /// The packet that a frame is, and its addresses; none if it is not IP.
 #[inline]
-fn packet_of<'a>(key: &Key, frame: &'a [u8]) -> Option<(Packet<'a>, Addresses)> {
+fn packet_of<'a>(key: &Key, frame: &'a [u8], zone: Zone) -> Option<(Packet<'a>, Addresses)> {
     let place = key.packet()?;
     let packet = Packet {
         length: (place.end - place.network) as u32,
-        vlan: place.vlan,
+        places: match zone.is_none() {
+            true => [place.vlan; 2],
+            // A router's packets have no VLAN.
+            false => zone.of_directions(),
+        },
+        zone,
         protocol: place.protocol,
         payload: frame.get(place.transport..place.end)?,
         cut: key.fragment() != Fragment::Whole,

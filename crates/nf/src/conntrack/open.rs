@@ -95,7 +95,7 @@ fn note<A: Address>(
         source,
         destination,
         ports: plain.ports,
-        vlan: plain.vlan,
+        place: plain.vlan,
         protocol: protocol::TCP,
     };
     let found = flows.find(&tuple, now);

@@ -1,7 +1,7 @@
 //! What tracking reads of a packet, besides what is in its key.
 
 use super::tcp::{Segment, flag};
-use super::tuple::{Address, Tuple};
+use super::tuple::{Address, Tuple, Zone};
 use crate::key::{self, Fragment, Key, be16, protocol};
 
 /// A packet of a flow that is not fragmented, or the first part of one that is.
@@ -9,7 +9,10 @@ use crate::key::{self, Fragment, Key, be16, protocol};
 pub(super) struct Packet<'a> {
     /// Bytes of the IP packet.
     pub(super) length: u32,
-    pub(super) vlan: u16,
+    /// Where it is if it goes the way of the first packet of its connection, and if it answers.
+    pub(super) places: [u16; 2],
+    /// What makes that a zone.
+    pub(super) zone: Zone,
     pub(super) protocol: u8,
     /// From the transport header on.
     pub(super) payload: &'a [u8],
@@ -246,7 +249,7 @@ pub(super) fn name4(frame: &[u8]) -> Option<Tuple<[u8; 4]>> {
         source: [a, b, c, d],
         destination: [e, f, g, h],
         ports: [be16(headers, TCP_AT), be16(headers, TCP_AT + 2)],
-        vlan: 0,
+        place: 0,
         protocol: headers[23],
     })
 }
@@ -314,29 +317,29 @@ pub(super) fn quoted_place(bytes: &[u8], is_ip6: bool) -> Option<(usize, u8)> {
 }
 
 /// The direction of the packet that an error quotes, of IPv4.
-pub(super) fn quoted4(bytes: &[u8], vlan: u16) -> Option<Tuple<[u8; 4]>> {
+pub(super) fn quoted4(bytes: &[u8], place: u16) -> Option<Tuple<[u8; 4]>> {
     let (transport, protocol) = quoted_place(bytes, false)?;
     let header: &[u8; 20] = bytes.first_chunk()?;
     let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
     let addresses = ([s0, s1, s2, s3], [d0, d1, d2, d3]);
-    quoted(addresses, protocol, bytes.get(transport..)?, vlan)
+    quoted(addresses, protocol, bytes.get(transport..)?, place)
 }
 
 /// The same of IPv6.
-pub(super) fn quoted6(bytes: &[u8], vlan: u16) -> Option<Tuple<[u8; 16]>> {
+pub(super) fn quoted6(bytes: &[u8], place: u16) -> Option<Tuple<[u8; 16]>> {
     let (transport, protocol) = quoted_place(bytes, true)?;
     let header: &[u8; 40] = bytes.first_chunk()?;
     let mut addresses = ([0; 16], [0; 16]);
     addresses.0.copy_from_slice(&header[8..24]);
     addresses.1.copy_from_slice(&header[24..40]);
-    quoted(addresses, protocol, bytes.get(transport..)?, vlan)
+    quoted(addresses, protocol, bytes.get(transport..)?, place)
 }
 
 fn quoted<A: Address>(
     (source, destination): (A, A),
     protocol: u8,
     payload: &[u8],
-    vlan: u16,
+    place: u16,
 ) -> Option<Tuple<A>> {
     let ports = match protocol {
         protocol::TCP | protocol::UDP => {
@@ -353,7 +356,7 @@ fn quoted<A: Address>(
         source,
         destination,
         ports,
-        vlan,
+        place,
         protocol,
     })
 }

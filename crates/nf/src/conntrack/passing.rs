@@ -10,7 +10,7 @@ use super::record::{Flow, Flow4, Flow6, Record, status};
 use super::rewrite::{self, Manip};
 use super::timeout::{Class, Ticks, Timeouts};
 use super::track::{Found, Then, Tracked, recognise};
-use super::tuple::{Address, Tuple};
+use super::tuple::{Address, Tuple, Zone};
 use super::{Connection, Conntrack, Counts, Doubt, Family, Refused, Sought, State};
 use crate::key::{Addresses, Key, protocol};
 
@@ -82,10 +82,10 @@ impl Link {
         Self(Kind::None(state))
     }
 
-    /// Whether the packet's connection is to be looked up: it has none yet, and rules do not say
-    /// that it has none.
+    /// Whether the packet's connection is to be looked up: it has none yet, but perhaps a zone
+    /// (`new`, as in the kernel), and rules do not say that it has none.
     pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self.0, Kind::None(State::Invalid))
+        matches!(self.0, Kind::None(State::Invalid | State::New))
     }
 
     /// Of a packet that answers one with this connection, in the connection's place: it is related,
@@ -122,7 +122,7 @@ impl Link {
 }
 
 impl Conntrack {
-    /// Finds the connection of a packet, which takes note of it. `sought` is what
+    /// Finds the connection of a packet in this zone, which takes note of it. `sought` is what
     /// [`Self::look_up_open`] has found, if it was asked. `now` is a time in nanoseconds
     /// that does not go back.
     #[inline]
@@ -131,11 +131,12 @@ impl Conntrack {
         link: &mut Link,
         key: &Key,
         frame: &[u8],
-        sought: Sought,
+        (sought, zone): (Sought, Zone),
         now: u64,
     ) {
         let now = Ticks::of(now);
         let known = match sought.0 {
+            _ if !zone.is_none() => Err(None),
             None => self.go_on(key, frame, now),
             found => Err(found),
         };
@@ -155,7 +156,7 @@ impl Conntrack {
                     link.0 = Kind::V6(Of::known(flow, direction, state));
                 }
             }
-            Err(sought) => *link = self.look_up_any(key, frame, sought, now),
+            Err(sought) => *link = self.look_up_any(key, frame, (sought, zone), now),
         }
     }
 
@@ -191,10 +192,10 @@ impl Conntrack {
         &mut self,
         key: &Key,
         frame: &[u8],
-        sought: Option<open::Found>,
+        (sought, zone): (Option<open::Found>, Zone),
         now: Ticks,
     ) -> Link {
-        let Some((packet, addresses)) = packet_of(key, frame) else {
+        let Some((packet, addresses)) = packet_of(key, frame, zone) else {
             return Link::none(State::Untracked);
         };
         let counts = &mut self.cover.counts;

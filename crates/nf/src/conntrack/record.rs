@@ -7,7 +7,7 @@ use super::FLOWS_MAX;
 use super::flows::{NONE, OPEN};
 use super::tcp::Tcp;
 use super::timeout::{Class, Ticks};
-use super::tuple::{self, Address, Tuple};
+use super::tuple::{self, Address, Tuple, Zone};
 use crate::key::protocol;
 use core::ops::{Deref, DerefMut};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -22,8 +22,13 @@ pub(super) mod status {
     pub const SNAT: u8 = 16;
     /// Whom it goes to is called something else before the router.
     pub const DNAT: u8 = 32;
+    /// Its place is a zone, of the original direction, of the other one, or of both; rules do not see
+    /// these bits.
+    pub const ZONES: u8 = 0xc0;
 }
 
+/// Where [`status::ZONES`] are: first the bit of the original direction.
+pub(super) const ZONE_SHIFT: u32 = 6;
 /// Identifiers of VLANs have twelve bits.
 const VLAN_MAX: u16 = 0xfff;
 
@@ -106,6 +111,34 @@ pub(super) trait Record:
     /// What names the other one.
     fn reply(&self) -> Tuple<Self::Address>;
 
+    /// The VLAN or the zone that it is in.
+    fn place(&self) -> u16;
+
+    /// The same of a direction of it, which may be outside of the zone.
+    #[inline]
+    fn place_of(&self, direction: usize) -> u16 {
+        match self.zone_bits() >> (ZONE_SHIFT as usize + direction) & 1 {
+            0 if self.zone_bits() != 0 => 0,
+            _ => self.place(),
+        }
+    }
+
+    /// Which of its directions are in the zone; none if its place is none.
+    #[inline]
+    fn zone_bits(&self) -> u8 {
+        self.tracker.standing.status & status::ZONES
+    }
+
+    /// Its zone.
+    fn zone(&self) -> Zone {
+        let zones = [0, 1].map(|direction| self.place_of(direction));
+        match self.zone_bits() {
+            0 => Zone::default(),
+            // The place of a zone is not 0.
+            _ => Zone::between(zones).unwrap_or_default(),
+        }
+    }
+
     /// The other direction is this one, before the flow is confirmed.
     fn set_reply(&mut self, reply: &Tuple<Self::Address>);
 
@@ -141,12 +174,18 @@ pub(super) trait Record:
             _ => class == Class::Generic && !assured && name.ports == [0; 2],
         };
         let nat = status::SNAT | status::DNAT;
-        let bits = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED | nat;
+        let known = status::SEEN_REPLY | status::ASSURED | status::CONFIRMED;
+        let bits = known | nat | status::ZONES;
+        let place = self.place();
+        let is_placed = match self.zone_bits() {
+            0 => place <= VLAN_MAX,
+            _ => place != 0,
+        };
         fits && self.has(status::CONFIRMED)
             && self.tracker.standing.status & !bits == 0
             && self.is_translated_soundly()
             && self.has(status::ASSURED) == assured
-            && name.vlan <= VLAN_MAX
+            && is_placed
     }
 
     /// Whether the other direction is the reverse of the original one, but for what is translated.
@@ -155,6 +194,10 @@ pub(super) trait Record:
             return false;
         };
         let reply = self.reply();
+        let plain = Tuple {
+            place: reply.place,
+            ..plain
+        };
         let ports = matches!(self.name().protocol, protocol::TCP | protocol::UDP);
         let mut expected = reply;
         if !self.has(status::DNAT) {
@@ -210,7 +253,8 @@ macro_rules! record {
         pub(super) struct $name {
             /// What the original direction is called, and the other one.
             names: [$direction; 2],
-            vlan: u16,
+            /// Of both directions, or of those that [`status::ZONES`] says.
+            place: u16,
             protocol: u8,
             /// Of the rules that it began under, or was judged by since: see [`super::doubt`].
             generation: u8,
@@ -229,7 +273,7 @@ macro_rules! record {
                 };
                 Self {
                     names: [tuple, reply].map($direction::of),
-                    vlan: tuple.vlan,
+                    place: tuple.place | reply.place,
                     protocol: tuple.protocol,
                     generation: 0,
                     links: unlinked,
@@ -261,7 +305,7 @@ macro_rules! record {
                     source,
                     destination,
                     ports,
-                    vlan: self.vlan,
+                    place: self.place_of(direction),
                     protocol: self.protocol,
                 }
             }
@@ -270,7 +314,12 @@ macro_rules! record {
             fn is(&self, tuple: &Tuple<$address>, direction: usize) -> bool {
                 // All bytes at once.
                 self.names[direction & 1].as_bytes() == $direction::of(tuple).as_bytes()
-                    && (self.vlan, self.protocol) == (tuple.vlan, tuple.protocol)
+                    && (self.place_of(direction), self.protocol) == (tuple.place, tuple.protocol)
+            }
+
+            #[inline(always)]
+            fn place(&self) -> u16 {
+                self.place
             }
 
             fn set_reply(&mut self, reply: &Tuple<$address>) {
@@ -324,7 +373,7 @@ record!(
     Flow6, Direction6, [u8; 16]
 );
 
-/// What else finds a flow of TCP without a VLAN that was judged by rules of this generation, in the
+/// What else finds a flow of TCP in place 0 that was judged by rules of this generation, in the
 /// order of a record.
 pub(super) fn kind_of(generation: u8) -> u32 {
     u32::from_le_bytes([0, 0, protocol::TCP, generation])
@@ -335,7 +384,7 @@ impl Flow4 {
     /// has them, and its [`kind_of`].
     #[inline(always)]
     pub(super) fn is_of(&self, addresses: u64, ports: u32, kind: u32, direction: usize) -> bool {
-        const KIND: usize = core::mem::offset_of!(Flow4, vlan);
+        const KIND: usize = core::mem::offset_of!(Flow4, place);
         let name: &[u8; 12] = zerocopy::transmute_ref!(&self.names[direction & 1]);
         let own: &[u8; size_of::<Self>()] = zerocopy::transmute_ref!(self);
         let [a, b, c, d, e, f, g, h, rest @ ..] = *name;

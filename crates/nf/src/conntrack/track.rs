@@ -69,13 +69,16 @@ pub(super) fn recognise<A: Address>(
                 source,
                 destination,
                 ports,
-                vlan: packet.vlan,
+                place: packet.places[0],
                 protocol: packet.protocol,
             };
             match content {
-                Content::Error(quote) => error(flows, quote, &tuple, now).map(Found::Known),
+                Content::Error(quote) => {
+                    error(flows, quote, &tuple, packet.places[1], now).map(Found::Known)
+                }
                 _ => {
-                    let found = sought.unwrap_or_else(|| flows.find(&tuple, now));
+                    let find = || flows.find_in_zone(&tuple, packet.places[1], now);
+                    let found = sought.unwrap_or_else(find);
                     track(flows, packet, &tuple, &content, found, now)
                 }
             }
@@ -93,10 +96,11 @@ fn error<A: Address>(
     flows: &Flows<A>,
     quote: &[u8],
     outer: &Tuple<A>,
+    answers: u16,
     now: Ticks,
 ) -> Option<Tracked> {
-    let quoted = A::quoted(quote, outer.vlan)?;
-    let (flow, direction) = flows.find(&quoted.reversed()?, now)?;
+    let quoted = A::quoted(quote, outer.place)?;
+    let (flow, direction) = flows.find_in_zone(&quoted.reversed()?, answers, now)?;
     (outer.destination == quoted.source).then_some(Tracked {
         flow,
         direction,
@@ -123,7 +127,9 @@ fn track<A: Address>(
             }
         }
     }
-    let (reply, (tracker, class)) = (tuple.reversed()?, begin(tuple, content, now)?);
+    let (mut reply, (mut tracker, class)) = (tuple.reversed()?, begin(tuple, content, now)?);
+    reply.place = packet.places[1];
+    tracker.standing.status |= packet.zone.bits();
     let mut flow = A::Record::new(tuple, &reply, tracker);
     flow.traffic.add(0, packet.length);
     if packet.cut && matches!(content, Content::Tcp(_)) {

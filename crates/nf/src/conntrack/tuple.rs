@@ -1,9 +1,9 @@
-//! What names one direction of a flow: addresses, ports, protocol and VLAN.
+//! What names one direction of a flow: addresses, ports, protocol, and where that happens.
 
 use super::connection::View;
 use super::hash::Hash;
 use super::packet;
-use super::record::{Flow4, Flow6, Record};
+use super::record::{Flow4, Flow6, Record, ZONE_SHIFT};
 use super::rewrite::{self, End, Manip};
 use crate::key::{self, protocol};
 use core::net::IpAddr;
@@ -49,8 +49,8 @@ pub(super) trait Address: Copy + Eq + core::fmt::Debug + 'static {
         partial: bool,
     );
 
-    /// The direction of the packet that an error of this family quotes.
-    fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>>
+    /// The direction of the packet that an error of this family quotes, in this place.
+    fn quoted(bytes: &[u8], place: u16) -> Option<Tuple<Self>>
     where
         Self: Sized;
 }
@@ -115,8 +115,8 @@ impl Address for [u8; 4] {
         }
     }
 
-    fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {
-        packet::quoted4(bytes, vlan)
+    fn quoted(bytes: &[u8], place: u16) -> Option<Tuple<Self>> {
+        packet::quoted4(bytes, place)
     }
 }
 
@@ -183,8 +183,8 @@ impl Address for [u8; 16] {
         }
     }
 
-    fn quoted(bytes: &[u8], vlan: u16) -> Option<Tuple<Self>> {
-        packet::quoted6(bytes, vlan)
+    fn quoted(bytes: &[u8], place: u16) -> Option<Tuple<Self>> {
+        packet::quoted6(bytes, place)
     }
 }
 
@@ -196,8 +196,9 @@ pub(super) struct Tuple<A> {
     pub(super) source: A,
     pub(super) destination: A,
     pub(super) ports: [u16; 2],
-    /// Identifier of the VLAN, or 0: what happens in one VLAN is apart from the others.
-    pub(super) vlan: u16,
+    /// Of a bridge the identifier of the VLAN, of a router the number of the [`Zone`]; or 0. What
+    /// happens in one place is apart from the others.
+    pub(super) place: u16,
     pub(super) protocol: u8,
 }
 
@@ -222,9 +223,53 @@ impl<A: Address> Tuple<A> {
     #[inline(always)]
     pub(super) fn hash(&self, hash: &Hash) -> u32 {
         let [first, second] = self.ports.map(u64::from);
-        let (vlan, protocol) = (u64::from(self.vlan), u64::from(self.protocol));
-        let rest = first | second << 16 | vlan << 32 | protocol << 48;
+        let (place, protocol) = (u64::from(self.place), u64::from(self.protocol));
+        let rest = first | second << 16 | place << 32 | protocol << 48;
         A::hash(self.source, self.destination, rest, hash)
+    }
+}
+
+/// A zone that rules have put a packet into (`ct zone set`), before its connection was looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Zone {
+    number: u16,
+    /// Of which directions of a connection it is: none in zone 0.
+    of: [bool; 2],
+}
+
+impl Zone {
+    /// The zone of this number, of one direction or of both.
+    pub(crate) fn new(number: u16, direction: Option<usize>) -> Self {
+        let of = [0, 1].map(|way| number != 0 && direction.is_none_or(|only| only == way));
+        Self { number, of }
+    }
+
+    /// That of a connection whose directions are in these zones. None if there is no such one.
+    pub(super) fn between(zones: [u16; 2]) -> Option<Self> {
+        let number = zones[0].max(zones[1]);
+        let of = zones.map(|zone| zone != 0);
+        let zone = Self { number, of };
+        (zones == zone.of_directions()).then_some(zone)
+    }
+
+    /// Its number.
+    pub(crate) fn number(self) -> u16 {
+        self.number
+    }
+
+    /// The numbers of the zones of both directions.
+    pub(crate) fn of_directions(self) -> [u16; 2] {
+        self.of.map(|is| if is { self.number } else { 0 })
+    }
+
+    /// Whether it is zone 0.
+    pub(super) fn is_none(self) -> bool {
+        self.number == 0
+    }
+
+    /// Bits of a flow's status that say it.
+    pub(super) fn bits(self) -> u8 {
+        u8::from(self.of[0]) << ZONE_SHIFT | u8::from(self.of[1]) << (ZONE_SHIFT + 1)
     }
 }
 

@@ -381,10 +381,21 @@ pub enum Statement<'a> {
     Flow(Name<'a>),
     /// `notrack`: the packet has no connection.
     Notrack,
+    /// `ct zone set`: where the packet's connection is looked up.
+    Zone(SetZone<'a>),
     /// `reject`, with what stands behind `with`; it ends a rule as a verdict does.
     Reject(Option<RejectWith>),
     /// `snat`, `dnat`, `masquerade` or `redirect`, which ends a rule as a verdict does.
     Nat(Box<Nat<'a>>),
+}
+
+/// `ct zone set NUMBER`, or the same of a direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetZone<'a> {
+    /// `ct zone`, `ct original zone` or `ct reply zone`.
+    pub field: Field,
+    /// The number, or a variable.
+    pub number: Spanned<Value<'a>>,
 }
 
 /// What the sender of a packet is told, behind `reject with`.

@@ -292,6 +292,7 @@ impl Display for Statement<'_> {
             Self::Verdict(verdict) => verdict.fmt(f),
             Self::Flow(name) => write!(f, "flow add @{name}"),
             Self::Notrack => f.write_str("notrack"),
+            Self::Zone(set) => write!(f, "{} set {}", set.field, set.number),
             Self::Vmap(vmap) => vmap.fmt(f),
             Self::Reject(None) => f.write_str("reject"),
             Self::Reject(Some(with)) => write!(f, "reject with {with}"),

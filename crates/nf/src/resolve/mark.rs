@@ -13,8 +13,8 @@ use core::slice;
 
 const BEHIND_CHANGE: Refusal = Refusal {
     what: "a condition behind a change of what the rule has asked for",
-    why: "is not supported: `notrack`, and a mark that the rule has compared, are set once all of \
-          it matches",
+    why: "is not supported: `notrack`, zones, and a mark that the rule has compared, are set once \
+          all of it matches",
     instead: Some("a rule with the condition alone behind this one"),
 };
 
@@ -34,7 +34,7 @@ impl Marks {
     pub(super) fn note(&mut self, statement: &Spanned<ast::Statement<'_>>) -> Result<(), Error> {
         use ast::Statement::{
             Change, Count, Fib, Flags, Joint, Limit, Mark, Masked, Match, Named, Notrack, Quota,
-            Vmap,
+            Vmap, Zone,
         };
         let fields = match &statement.node {
             Match(condition) => slice::from_ref(&condition.field),
@@ -49,7 +49,7 @@ impl Marks {
                 self.change(set.of);
                 return Ok(());
             }
-            Notrack => {
+            Notrack | Zone(_) => {
                 self.changed = true;
                 return Ok(());
             }

@@ -11,6 +11,7 @@ mod mark;
 mod nat;
 mod object;
 mod reject;
+mod zone;
 
 use crate::census::Census;
 use crate::changing::{Shape, What};
@@ -109,7 +110,7 @@ pub(crate) fn resolve(
         objects: BTreeMap::new(),
         jumps: Vec::new(),
         nats: Vec::new(),
-        untracks: Vec::new(),
+        early: Vec::new(),
         rejects: Vec::new(),
         fibs: Vec::new(),
         flows: Vec::new(),
@@ -182,8 +183,8 @@ struct Resolver<'f, 'a> {
     jumps: Vec<Vec<Jump>>,
     /// Translations: in which chain, and where it stands.
     nats: Vec<(usize, Spanned<ast::NatKind>)>,
-    /// The same of `notrack`, and of `reject`.
-    untracks: Vec<(usize, Span)>,
+    /// The same of what has no effect where connections are known, and of `reject`.
+    early: Vec<(usize, Span, &'static Refusal)>,
     rejects: Vec<(usize, Span)>,
     fibs: Vec<fib::Asks>,
     flows: Vec<(usize, Span)>,
@@ -421,8 +422,10 @@ impl<'f, 'a> Resolver<'f, 'a> {
             ast::Statement::Flow(name) => self.flow(*name, span)?,
             ast::Statement::Fib(fib) => out.push(self.fib(fib, span)?),
             ast::Statement::Mark(set) => self.set_mark(set, out)?,
+            ast::Statement::Zone(set) => out.push(self.set_zone(set, span)?),
             ast::Statement::Notrack => {
-                self.untracks.push((self.program.chains.len(), span));
+                self.early
+                    .push((self.program.chains.len(), span, &nat::UNTRACK_LATE));
                 out.push(Statement::Untrack);
             }
             ast::Statement::Counter {

@@ -35,7 +35,7 @@ const REDIRECT_OUTPUT: Refusal = Refusal {
     why: "is not supported: the router has no address for packets to itself",
     instead: Some("`dnat to` an address"),
 };
-const UNTRACK_LATE: Refusal = Refusal {
+pub(super) const UNTRACK_LATE: Refusal = Refusal {
     what: "`notrack` in this chain",
     why: "does nothing: there, packets are tracked already",
     instead: Some("put it into a chain with `type filter hook prerouting priority raw`"),
@@ -156,7 +156,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         }
     }
 
-    /// Refuses translations where nothing is translated, `notrack` where all is tracked, and
+    /// Refuses translations where nothing is translated, `notrack` and zones where all is tracked, and
     /// `reject` where nobody can be told.
     pub(super) fn check_nats(&self) -> Result<(), Error> {
         for base in &self.program.bases {
@@ -170,9 +170,9 @@ impl<'f, 'a> Resolver<'f, 'a> {
             let early = matches!(base.hook, Hook::Prerouting | Hook::Output)
                 && base.priority < TRACKING
                 && base.kind == ChainKind::Filter;
-            let mut untracks = self.untracks.iter();
-            if let Some((_, span)) = untracks.find(|(chain, _)| !early && reached[*chain]) {
-                return Err(Error::new(*span, ErrorKind::Refused(&UNTRACK_LATE)));
+            let mut late = self.early.iter().filter(|_| !early);
+            if let Some((_, span, refusal)) = late.find(|(chain, ..)| reached[*chain]) {
+                return Err(Error::new(*span, ErrorKind::Refused(refusal)));
             }
             self.check_rejects(base.hook, &reached)?;
             self.check_fibs(base.hook, &reached)?;

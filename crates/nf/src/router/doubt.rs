@@ -65,16 +65,20 @@ impl<T: Tally> Hooks<'_, T> {
         // Before connections are looked up, it has none; and rules may say that it gets none.
         let mut state = State::Invalid;
         let mut is_known = false;
+        let mut zone = None;
         let (mark, mut kept) = (Cell::new(0), 0);
         let rules = self.rules;
         for hook in course.hooks(doubt.is_reply) {
             for stage in rules.stages(*hook) {
                 match stage {
-                    Stage::Track => is_known = state == State::Invalid,
+                    Stage::Track => is_known = state == State::Invalid || zone.is_some(),
                     Stage::Translate(_) => call(&mut key, doubt, *hook),
                     Stage::Filter(chain) => {
                         let none = Connection::none(state);
                         let mut ask = |connection: &Connection<'_>| {
+                            if let (Some(zone), false) = (zone, is_known) {
+                                connection.is_in_zone(zone);
+                            }
                             connection.set_mark(kept);
                             let values = Values {
                                 key: &key,
@@ -84,6 +88,7 @@ impl<T: Tally> Hooks<'_, T> {
                             };
                             let (end, rule) = rules.ask(chain, &values, &mut Trial(self.tally));
                             (state, kept) = (connection.state(), connection.mark());
+                            zone = connection.zone().or(zone);
                             goes_on(end, rule)
                         };
                         match is_known {

@@ -5,7 +5,7 @@ use super::reject::{ANSWER_MAX, Rejection};
 use super::rules::{Chain, Rules, Stage};
 use super::{Connections, Fate};
 use crate::conntrack::{
-    Connection, Link, Manip, Open, Range, Refused, Sought, State, translate_later,
+    Connection, Link, Manip, Open, Range, Refused, Sought, State, Zone, translate_later,
 };
 use crate::ir::{Nat, NatAddress, Values};
 use crate::key::{Addresses, Fragment, Key};
@@ -88,6 +88,8 @@ pub struct Passage {
     sought: Sought,
     /// `meta mark`.
     mark: Cell<u32>,
+    /// The zone that rules have put it into, before its connection is looked up.
+    zone: Option<Zone>,
 }
 
 /// Which part of a packet it is.
@@ -117,6 +119,7 @@ impl Passage {
             open: None,
             sought: Sought::NOTHING,
             mark: Cell::new(0),
+            zone: None,
         }
     }
 
@@ -190,6 +193,7 @@ impl Passage {
         // Where connections are not looked up yet, the kernel says so.
         self.link = Link::none(State::Invalid);
         self.open = None;
+        self.zone = None;
         self.sought = Sought::NOTHING;
         self.key.read(frame).map_err(Stop::Malformed)
     }
@@ -499,12 +503,14 @@ impl<T: Tally> Hooks<'_, T> {
         if let Some(connections) = self.connections.as_deref_mut()
             && passage.link.is_unknown()
         {
+            // What is invalid is in none.
+            let zone = passage.zone.take().unwrap_or_default();
             let Passage {
                 key, link, sought, ..
             } = passage;
             connections
                 .table
-                .look_up(link, key, frame, *sought, self.now);
+                .look_up(link, key, frame, (*sought, zone), self.now);
         }
     }
 
@@ -521,6 +527,9 @@ impl<T: Tally> Hooks<'_, T> {
             return rules.ask(chain, &values, self.tally);
         };
         let connection: Connection<'_> = connections.table.seen(&passage.link, self.now);
+        if let (Some(zone), true) = (passage.zone, passage.link.is_unknown()) {
+            connection.is_in_zone(zone);
+        }
         let marked = connection.mark();
         let values = Values {
             key: &passage.key,
@@ -529,13 +538,16 @@ impl<T: Tally> Hooks<'_, T> {
             mark: &passage.mark,
         };
         let asked = rules.ask(chain, &values, self.tally);
-        let (mark, state) = (connection.mark(), connection.state());
-        if passage.link.has_not_begun().is_some()
-            && let Some(timeouts) = connection.timeouts()
-        {
+        let (mark, state, zone) = (connection.mark(), connection.state(), connection.zone());
+        let begins = passage.link.has_not_begun().is_some();
+        let timeouts = begins.then(|| connection.timeouts()).flatten();
+        if let Some(timeouts) = timeouts {
             connections.table.set_timeouts(&mut passage.link, &timeouts);
         }
-        if state == State::Untracked {
+        if zone.is_some() {
+            passage.zone = zone;
+            passage.link = Link::none(State::New);
+        } else if state == State::Untracked {
             passage.link = Link::none(state);
         }
         if mark != marked {

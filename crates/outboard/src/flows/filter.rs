@@ -219,6 +219,7 @@ mod tests {
             name: Name {
                 protocol: protocol::UDP,
                 vlan: 0,
+                zone: 0,
                 ..tcp.name
             },
             reply: Name {

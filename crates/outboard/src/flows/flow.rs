@@ -1,6 +1,6 @@
 //! A connection as a guest tells it, checked, and as JSON has it.
 
-use abi::flows::{FAMILY_V4, FAMILY_V6, Record};
+use abi::flows::{FAMILY_V4, FAMILY_V6, Record, STATUS_ZONE};
 use nf::conntrack::{Class, Entry, Name};
 use nf::protocol;
 use serde::{Deserialize, Serialize};
@@ -47,24 +47,34 @@ pub fn entry(record: &Record) -> Option<Entry> {
             _ => None,
         }
     };
-    let direction = |source, destination, ports| {
+    let is_in_zone = record.status & STATUS_ZONE != 0;
+    let place = |place| {
+        if is_in_zone {
+            (0, place)
+        } else {
+            (name.place, 0)
+        }
+    };
+    let direction = |source, destination, ports, (vlan, zone)| {
         Some(Name {
             source: address(source)?,
             destination: address(destination)?,
             ports,
-            vlan: name.vlan,
+            vlan,
+            zone,
             protocol: name.protocol,
         })
     };
     Some(Entry {
-        name: direction(name.source, name.destination, name.ports)?,
+        name: direction(name.source, name.destination, name.ports, place(name.place))?,
         reply: direction(
             record.reply_source,
             record.reply_destination,
             record.reply_ports,
+            place(record.reply_zone),
         )?,
         class: *Class::ALL.get(usize::from(record.class))?,
-        status: record.status,
+        status: record.status & !STATUS_ZONE,
         mark: record.mark,
         left: record.left,
         packets: record.packets,
@@ -85,7 +95,7 @@ pub fn name(name: &Name) -> abi::flows::Name {
         source: bytes(name.source),
         destination: bytes(name.destination),
         ports: name.ports,
-        vlan: name.vlan,
+        place: name.vlan | name.zone,
         protocol: name.protocol,
         family: match name.source {
             IpAddr::V4(_) => FAMILY_V4,
@@ -122,6 +132,9 @@ pub struct Line {
     expires_ms: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     vlan: Option<u16>,
+    /// Of the original direction and of the other one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    zones: Option<[u16; 2]>,
     original: Direction,
     reply: Direction,
 }
@@ -187,6 +200,7 @@ impl From<&Entry> for Line {
             mark: entry.mark,
             expires_ms: entry.left,
             vlan: Some(entry.name.vlan).filter(|vlan| *vlan != 0),
+            zones: Some([entry.name.zone, entry.reply.zone]).filter(|zones| *zones != [0; 2]),
             original: direction(&entry.name, 0),
             reply: direction(&entry.reply, 1),
         }
@@ -211,7 +225,8 @@ impl TryFrom<Line> for Entry {
             status |= known.ok_or(NoFlow::Status(word))?.0;
         }
         let v4 = line.original.source.is_ipv4();
-        let direction = |direction: &Direction| {
+        let zones = line.zones.unwrap_or_default();
+        let direction = |direction: &Direction, zone| {
             let Direction {
                 source,
                 destination,
@@ -225,12 +240,13 @@ impl TryFrom<Line> for Entry {
                 destination,
                 ports: direction.ports(protocol)?,
                 vlan: line.vlan.unwrap_or(0),
+                zone,
                 protocol,
             })
         };
         Ok(Self {
-            name: direction(&line.original)?,
-            reply: direction(&line.reply)?,
+            name: direction(&line.original, zones[0])?,
+            reply: direction(&line.reply, zones[1])?,
             class,
             status,
             mark: line.mark,
@@ -298,6 +314,7 @@ pub(super) mod tests {
             destination: [192, 0, 2, 1].into(),
             ports: [port, 443],
             vlan: 0,
+            zone: 0,
             protocol: protocol::TCP,
         };
         Entry {
@@ -324,6 +341,7 @@ pub(super) mod tests {
             destination: IpAddr::V6([0xfe; 16].into()),
             ports: [77, 128 << 8],
             vlan: 5,
+            zone: 0,
             protocol: protocol::ICMPV6,
         };
         Entry {

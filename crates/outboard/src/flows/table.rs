@@ -100,6 +100,12 @@ pub fn line(event: Event, flow: &Entry) -> String {
     if flow.name.vlan != 0 {
         let _ = write!(line, " vlan={}", flow.name.vlan);
     }
+    let _ = match [flow.name.zone, flow.reply.zone] {
+        [0, 0] => Ok(()),
+        [zone, 0] => write!(line, " zone-orig={zone}"),
+        [0, zone] => write!(line, " zone-reply={zone}"),
+        [zone, _] => write!(line, " zone={zone}"),
+    };
     line
 }
 

@@ -129,7 +129,10 @@ fn of(entry: &Entry) -> String {
             6 | 17 => format!("ports {} {}", it.ports[0], it.ports[1]),
             _ => String::new(),
         };
-        format!("{} > {} {ports}", it.source, it.destination)
+        format!(
+            "{} > {} {ports} zone {}",
+            it.source, it.destination, it.zone
+        )
     };
     words(&Words {
         protocol: name.protocol,
@@ -169,9 +172,10 @@ fn parse(line: &str) -> Option<(String, u32)> {
     let begins = |field: &&str| field.starts_with("src=");
     let first = rest.iter().position(begins)?;
     let second = first + 1 + rest[first + 1..].iter().position(begins)?;
+    let zone = |only| value(&rest, "zone").or(value(&rest, only)).unwrap_or("0");
     let directions = [
-        direction(protocol, &rest[first..second])?,
-        direction(protocol, &rest[second..])?,
+        direction(protocol, &rest[first..second], zone("zone-orig"))?,
+        direction(protocol, &rest[second..], zone("zone-reply"))?,
     ];
     let state = STATES.iter().find(|(name, _)| rest.first() == Some(name));
     let said = words(&Words {
@@ -186,7 +190,7 @@ fn parse(line: &str) -> Option<(String, u32)> {
 }
 
 /// One direction of it, from `src=` on.
-fn direction(protocol: u8, fields: &[&str]) -> Option<String> {
+fn direction(protocol: u8, fields: &[&str], zone: &str) -> Option<String> {
     let address = |key| value(fields, key)?.parse::<IpAddr>().ok();
     let (source, destination) = (address("src")?, address("dst")?);
     let ports = match protocol {
@@ -202,7 +206,7 @@ fn direction(protocol: u8, fields: &[&str]) -> Option<String> {
         ),
         _ => String::new(),
     };
-    Some(format!("{source} > {destination} {ports}"))
+    Some(format!("{source} > {destination} {ports} zone {zone}"))
 }
 
 /// What stands behind `key=`.

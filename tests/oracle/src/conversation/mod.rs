@@ -9,7 +9,7 @@
 //! say for how long each of them stays.
 
 mod generate;
-mod listed;
+pub(crate) mod listed;
 mod packet;
 mod router;
 mod rules;

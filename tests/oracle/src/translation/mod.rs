@@ -15,7 +15,7 @@ mod rules;
 mod talk;
 
 use crate::bridge::{Error, PORTS};
-use crate::conversation::{Disagreement, Packet, Router};
+use crate::conversation::{Disagreement, Packet, Router, listed};
 use fastrand::Rng;
 use nf::Listing;
 use nf::nft::Limits;
@@ -62,6 +62,8 @@ pub struct Compared {
     pub chosen: u64,
     /// Counters that counted.
     pub counting: u64,
+    /// Connections that were listed, where no port was chosen.
+    pub listed: u64,
 }
 
 impl Compared {
@@ -73,6 +75,7 @@ impl Compared {
         self.translated += other.translated;
         self.chosen += other.chosen;
         self.counting += other.counting;
+        self.listed += other.listed;
     }
 }
 
@@ -133,6 +136,7 @@ pub fn round(
     let mut rng = Rng::with_seed(seed);
     let text = rules::generate(&mut rng);
     let mut compared = Compared::default();
+    router.forget_connections()?;
     let differ = |packets: &[Packet], kernel: String, nf: String| {
         Some(Disagreement {
             seed,
@@ -150,6 +154,7 @@ pub fn round(
             return Ok((compared, differ(&[], said(kernel.err()), said(ours.err()))));
         }
     };
+    let mut sent = Vec::new();
     for conversation in 0..CONVERSATIONS {
         let hosts = 20 + number as u32 * CONVERSATIONS + conversation;
         let mut talk = Talk::new(&mut rng, hosts);
@@ -178,6 +183,7 @@ pub fn round(
                 talk.arrives(&seen);
             }
         }
+        sent.append(&mut packets);
     }
     let (kernel, nf) = (router.counts()?, explicit(&text, &ours.counts.0));
     compared.counting += nf.iter().filter(|count| **count > 0).count() as u64;
@@ -187,7 +193,15 @@ pub fn round(
             differ(&[], format!("{kernel:?}"), format!("{nf:?}")),
         ));
     }
-    Ok((compared, None))
+    if compared.chosen > 0 {
+        return Ok((compared, None));
+    }
+    let [kernel, nf] = [router.connections()?, ours.connections()];
+    compared.listed += nf.len() as u64;
+    let difference = listed::difference(&kernel, &nf);
+    let disagreement =
+        difference.and_then(|(kernel, nf)| differ(&listed::about(&kernel, sent), kernel, nf));
+    Ok((compared, disagreement))
 }
 
 /// Whether both sent the same.

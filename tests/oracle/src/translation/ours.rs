@@ -3,6 +3,7 @@
 use super::{LOCAL, is_of};
 use crate::bridge::PORTS;
 use crate::conversation::Packet;
+use crate::conversation::listed::{self, Listed};
 use crate::frame::checksum;
 use nf::nft::Limits;
 use nf::router::{ANSWER_MAX, Arrival, Connections, Hooks, Local, Passage, Rejection, Rules, Stop};
@@ -85,6 +86,12 @@ impl Ours {
             connections: Connections::new(FLOWS, &[3; 16]),
             began: Instant::now(),
         })
+    }
+
+    /// What it lists.
+    pub fn connections(&self) -> Listed {
+        let now = self.began.elapsed().as_nanos() as u64;
+        listed::ours(&self.connections.table, now)
     }
 
     /// What comes out, and where.

@@ -46,7 +46,7 @@ const SOURCES: [&str; 12] = [
 ];
 
 /// Conditions.
-const CONDITIONS: [&str; 41] = [
+const CONDITIONS: [&str; 47] = [
     "ct state new",
     "ct state established",
     "ct state related",
@@ -61,6 +61,12 @@ const CONDITIONS: [&str; 41] = [
     "ct reply ip daddr 10.2.0.1",
     "meta l4proto tcp ct reply proto-dst > 1000",
     "ct mark 1",
+    "ct zone 0",
+    "ct zone 5",
+    "ct zone != 5",
+    "ct original zone { 5, 6 }",
+    "ct reply zone 6",
+    "ct reply zone < 6",
     "ct mark & 3 == 1",
     "meta mark 1",
     "quota over 200 bytes",
@@ -95,6 +101,22 @@ const SETS: &str = "\
 \tset seen { type ipv4_addr . ipv4_addr; flags dynamic, timeout; timeout 1h; }
 \tset few { type ipv4_addr; flags dynamic; size 2; }
 ";
+/// Timeouts that rules give.
+const TIMEOUTS: &str = "\
+\tct timeout web { protocol tcp; policy = { syn_sent : 50, syn_recv : 40, established : 900 }; }
+\tct timeout names { protocol udp; policy = { unreplied : 70 }; }
+";
+/// Zones that rules put packets into before their connections are looked up.
+const ZONES: [&str; 8] = [
+    "ct zone set 5",
+    "udp dport 53 ct zone set 5",
+    "iifname private ct original zone set 5",
+    "iifname private ct zone set 5",
+    "iifname public ct reply zone set 6",
+    "udp dport 7070 notrack ct zone set 6",
+    "ct zone set 0",
+    "tcp dport 8080 ct original zone set 6",
+];
 /// Conditions on routes, at the hooks where those are known.
 const ROUTES: [&str; 12] = [
     "fib saddr . iif oif missing",
@@ -123,7 +145,7 @@ const REJECTS: [&str; 7] = [
 ];
 
 /// Ends of rules.
-const ENDS: [&str; 19] = [
+const ENDS: [&str; 21] = [
     "accept",
     "accept",
     "counter",
@@ -131,6 +153,8 @@ const ENDS: [&str; 19] = [
     "return",
     "drop",
     "ct mark set 1",
+    "ct timeout set \"web\"",
+    "ct timeout set \"names\"",
     "meta mark set 1",
     "counter name web",
     "meta mark set ct mark",
@@ -156,6 +180,7 @@ pub fn generate(rng: &mut Rng) -> String {
         let family = pick(rng, &["inet", "inet", "ip"]);
         let _ = writeln!(text, "table {family} t{number} {{");
         text += SETS;
+        text += TIMEOUTS;
         text += "\tcounter web { }\n\tquota some { over 500 bytes; }\n";
         text += "\tlimit few { rate 1/week burst 3 packets; }\n";
         text += "\tchain other {\n";
@@ -255,8 +280,13 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
         text,
         "\t\ttype filter hook {hook} priority {priority}; policy {policy};"
     );
+    let mut is_zoned = false;
     if hook == "prerouting" && priority == "raw" {
         text.push_str("\t\tudp dport 7070 counter notrack\n");
+        for _ in 0..rng.usize(0..3) {
+            is_zoned = true;
+            let _ = writeln!(text, "\t\t{}", pick(rng, &ZONES));
+        }
     }
     if policy == "drop" {
         text.push_str("\t\tct state established,related accept\n");
@@ -275,12 +305,31 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
         if !matches!(hook, "output" | "postrouting") && rng.u8(0..4) == 0 {
             rule = format!("{} {rule}", pick(rng, &ROUTES));
         }
-        if rejects && contradicts(family, &rule) {
+        if rejects && contradicts(family, &rule) || is_zoned && asks_more(&rule) {
             continue;
         }
         let _ = writeln!(text, "\t\t{rule}");
     }
     text.push_str("\t}\n");
+}
+
+/// Whether a rule has to do with more of a connection than its zone and state: of a packet in a zone,
+/// the kernel has something in its place, which is not that packet's alone.
+fn asks_more(rule: &str) -> bool {
+    let more = [
+        "mark",
+        "status",
+        "direction",
+        "ip saddr",
+        "ip daddr",
+        "proto",
+    ];
+    let asks = more.iter().any(|word| {
+        let ways = ["", "original ", "reply "];
+        ways.iter()
+            .any(|way| rule.contains(&format!("ct {way}{word}")))
+    });
+    asks || rule.contains("reject") || rule.contains("jump")
 }
 
 /// Whether a rule rejects what it cannot be about.

@@ -104,7 +104,7 @@ proptest! {
             true => core::net::IpAddr::from(destination),
             false => source,
         };
-        let name = Name { source, destination, ports: [1, 2], vlan: 0xffff, protocol: 6 };
+        let name = Name { source, destination, ports: [1, 2], vlan: 0xffff, zone: 0, protocol: 6 };
         let entry = Entry {
             name, reply: name, class: Class::ALL[class], status, mark: 0, left, packets, bytes,
         };

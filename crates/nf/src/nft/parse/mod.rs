@@ -17,6 +17,7 @@ mod reject;
 mod statement;
 mod timeout;
 mod value;
+mod zone;
 
 use super::ast::{
     Define, Elements, Family, File, Item, Name, ObjectKind, Operand, Set, Span, Spanned, Table,

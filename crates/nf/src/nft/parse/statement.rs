@@ -250,6 +250,9 @@ impl<'a> Parser<'a, '_> {
                 _ => {}
             }
         }
+        if field.node.value_type() == Type::Zone && self.tokens.peek().node == Token::Word("set") {
+            return self.zone_set(field.node);
+        }
         self.comparison_with(field)
     }
 

@@ -193,13 +193,6 @@ pub static CONNECTION: &Table = &[
         ),
     ),
     (
-        "zone",
-        refusal(
-            "`ct zone`",
-            "is not supported: a connection is known by its addresses, and apart only in each VLAN",
-        ),
-    ),
-    (
         "helper",
         instead(
             "`ct helper`",
@@ -224,6 +217,19 @@ pub static CONNECTION: &Table = &[
 pub static MARK_OF_OTHER: Refusal = refusal(
     "a mark that is made of something else",
     "is not supported: it is made of a number, of `meta mark` or of `ct mark`",
+);
+
+/// `zone set` in a bridge.
+pub static ZONE_OF_BRIDGE: Refusal = refusal(
+    "a zone for frames of a bridge",
+    "is not supported: their connections are apart in each VLAN",
+);
+
+/// `zone set` with something else than a number.
+pub static ZONE_OF_OTHER: Refusal = instead(
+    "a zone that depends on something else",
+    "is not supported: it is a number",
+    "a rule for each zone",
 );
 
 /// `|` in front of `&`, or parentheses.

@@ -258,6 +258,19 @@ fn timeouts() -> impl Strategy<Value = TimeoutPolicy> {
     })
 }
 
+fn zone() -> impl Strategy<Value = SetZone<'static>> {
+    let fields = ["zone", "original zone", "reply zone"];
+    let field = proptest::sample::select(fields.to_vec());
+    let number = prop_oneof![
+        any::<u32>().prop_map(Value::Number),
+        name().prop_map(|name| Value::Variable(name.node)),
+    ];
+    (field, number).prop_map(|(field, number)| SetZone {
+        field: Field::find("ct", field).unwrap(),
+        number: at(number),
+    })
+}
+
 fn mark_number() -> impl Strategy<Value = Spanned<Value<'static>>> {
     let variable = name().prop_map(|name| Value::Variable(name.node));
     prop_oneof![any::<u32>().prop_map(Value::Number), variable].prop_map(at)
@@ -462,6 +475,7 @@ fn router_file() -> impl Strategy<Value = File<'static>> {
     let statement = prop_oneof![
         4 => nat().prop_map(|nat| Statement::Nat(nat.into())),
         1 => Just(Statement::Notrack),
+        1 => zone().prop_map(Statement::Zone),
         1 => Just(Statement::Verdict(Verdict::Accept)),
     ];
     let rule = (option::of(condition()), statement).prop_map(|(condition, statement)| Rule {

@@ -14,6 +14,7 @@ mod open;
 mod reject;
 mod timeout;
 mod translation;
+mod zone;
 
 use super::*;
 use crate::nft::{Error, Limits};
