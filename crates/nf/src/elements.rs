@@ -62,7 +62,8 @@ impl RuleSet {
     }
 
     /// Adds an element by hand, for so many milliseconds or what its set says; one that is there
-    /// stays for so long from now on, unless that is its timeout already, as in the kernel. Whether there was such a set, and room.
+    /// stays for so long from now on, unless that is its timeout already, as in the kernel. Whether
+    /// there was such a set, and room.
     pub fn add_element(&self, is_set: impl Fn(&str) -> bool, element: &Hand, now: u64) -> bool {
         let set = self.changing.iter().find(|set| is_set(&set.shape.name));
         set.is_some_and(|set| {

@@ -136,6 +136,22 @@ impl Program {
         passes.then_some(()).ok_or("quota")
     }
 
+    /// Does what a statement does with a connection, if there is one.
+    fn tell(&self, statement: &Statement, values: &Values<'_>) {
+        let Some(connection) = values.connection else {
+            return;
+        };
+        match statement {
+            Statement::Timeout(number) => {
+                let (protocol, timeouts) = &self.timeouts[*number as usize];
+                connection.set_timeouts(*protocol, timeouts);
+            }
+            Statement::Zone(zone) => connection.set_zone(*zone),
+            Statement::Untrack => connection.untrack(),
+            _ => {}
+        }
+    }
+
     /// What comes of one rule, or the field that does not match.
     fn run(
         &self,
@@ -184,21 +200,8 @@ impl Program {
                     }
                 }
                 Statement::Mark(set) => set.run(values),
-                Statement::Timeout(number) => {
-                    let (protocol, timeouts) = &self.timeouts[*number as usize];
-                    if let Some(connection) = values.connection {
-                        connection.set_timeouts(*protocol, timeouts);
-                    }
-                }
-                Statement::Zone(zone) => {
-                    if let Some(connection) = values.connection {
-                        connection.set_zone(*zone);
-                    }
-                }
-                Statement::Untrack => {
-                    if let Some(connection) = values.connection {
-                        connection.untrack();
-                    }
+                Statement::Timeout(_) | Statement::Zone(_) | Statement::Untrack => {
+                    self.tell(statement, values);
                 }
                 Statement::End(Outcome::Map(number)) => {
                     let map = &self.maps[*number as usize];

@@ -219,7 +219,8 @@ pub(crate) enum Statement {
     Timeout(u32),
     /// The packet has no connection, unless it has one already. No condition follows.
     Untrack,
-    /// The packet is in this zone, unless it has a connection or a zone already. No condition follows.
+    /// The packet is in this zone, unless it has a connection or a zone already. No condition
+    /// follows.
     Zone(Zone),
     /// The last one, if there is one.
     End(Outcome),

@@ -72,8 +72,8 @@ fn generated() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Conversations before rules that ask for connections: both judges say the same of each packet, and
-/// list the same connections, with how long they stay.
+/// Conversations before rules that ask for connections: both judges say the same of each packet,
+/// and list the same connections, with how long they stay.
 fn conversations() -> Result<(), Failed> {
     let router = Router::new()?;
     let mut sum = Compared::default();

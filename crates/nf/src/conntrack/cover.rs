@@ -4,7 +4,7 @@
 //! | in order | what |
 //! |---|---|
 //! | cover | magic, version, how many flows there can be, what has happened so far |
-//! | head | of IPv4's flows: which one is being changed, and what it was; how many were used; their timeouts |
+//! | head | of IPv4's flows: which one is being changed, what it was; how many are used; timeouts |
 //! | records | of IPv4's flows |
 //! | head, records | the same of IPv6's |
 //!

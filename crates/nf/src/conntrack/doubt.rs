@@ -44,7 +44,8 @@ impl Doubt {
             status: flow.tracker.standing.status & (status::SNAT | status::DNAT),
             mark: 0,
             left: 0,
-            packets: [0; 2],
+            // The one that begins it is counted; how long it was, nobody knows any more.
+            packets: [1, 0],
             bytes: [0; 2],
             ..Entry::of(flow, Class::SynSent, Ticks::default())
         };

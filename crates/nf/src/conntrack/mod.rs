@@ -36,12 +36,12 @@
 //! | a connection of which a segment came in fragments has no windows | it has |
 //! | checksums of TCP, UDP and ICMP are left to the receiver | a wrong one is invalid |
 //! | what happens in one VLAN of a bridge is apart from the others | VLANs are one |
-//! | of a packet in a zone that has no connection yet, `ct` but for `zone` and `state` is 0 | some of it is not |
+//! | of a packet in a zone that has no connection yet, `ct mark` and such are 0 | some are not |
 //! | of other protocols than TCP, UDP and ICMP, addresses name a flow | SCTP's ports do, too |
 //! | ICMPv6's redirect is invalid | it is an error about what it quotes |
 //! | a source has at most a quarter of the table for flows that are not assured | it has all |
 //! | a full table gives up its oldest flow that is not assured, or a closing one | it tries few |
-//! | timeouts of rules (`ct timeout`) stay with their connections when other rules are loaded | they go with the rules |
+//! | with other rules, connections keep the timeouts that rules gave them | they lose them |
 //! | `ct count` counts nothing that has ended | it may, for a tick of its clock |
 //! | no connection expects another one | helpers do where they are configured |
 //!

@@ -69,9 +69,9 @@ impl Policies {
 }
 
 impl<A: Address> Flows<A> {
-    /// A flow that has not begun is to have these timeouts, and begins with the first of them, as in
-    /// the kernel (`nft_ct_timeout_obj_eval`); its class then. If others have all numbers, it keeps
-    /// those that it has.
+    /// A flow that has not begun is to have these timeouts, and begins with the first of them, as
+    /// in the kernel (`nft_ct_timeout_obj_eval`); its class then. If others have all numbers, it
+    /// keeps those that it has.
     pub(super) fn choose_timeouts(
         &mut self,
         record: &mut A::Record,

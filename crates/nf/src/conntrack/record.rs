@@ -22,8 +22,8 @@ pub(super) mod status {
     pub const SNAT: u8 = 16;
     /// Whom it goes to is called something else before the router.
     pub const DNAT: u8 = 32;
-    /// Its place is a zone, of the original direction, of the other one, or of both; rules do not see
-    /// these bits.
+    /// Its place is a zone, of the original direction, of the other one, or of both; rules do not
+    /// see these bits.
     pub const ZONES: u8 = 0xc0;
 }
 

@@ -248,8 +248,8 @@ impl Memory {
 pub(super) enum Outcome {
     /// It belongs to no connection.
     Invalid,
-    /// The same, and each side has said before that it ends the connection, in a way that cannot be:
-    /// what is known of it may be wrong, and it stays no longer than what waits.
+    /// The same, and each side has said that it ends the connection, in a way that cannot be: what
+    /// is known of it may be wrong, and it stays no longer than what waits.
     Doubted,
     /// It is let through.
     Ignored,

@@ -91,7 +91,8 @@ pub enum Class {
     SynSent2,
     /// TCP, in a state that would last longer: data is sent again and again, or cannot be received.
     Retransmitted,
-    /// TCP, in a state that would last longer: data is not acknowledged, or only one side was heard.
+    /// TCP, in a state that would last longer: data is not acknowledged, or only one side was
+    /// heard.
     Unacknowledged,
     /// UDP: without an answer, or younger than [`STREAM_SECONDS`].
     Udp,

@@ -69,8 +69,8 @@ impl TimeoutsOf {
     pub(super) const fn expected(self) -> &'static str {
         match self {
             Self::Tcp => {
-                "a timeout of TCP: syn_sent, syn_recv, established, fin_wait, close_wait, last_ack, \
-                 time_wait, close, syn_sent2, retrans or unack"
+                "a timeout of TCP: syn_sent, syn_recv, established, fin_wait, close_wait, \
+                 last_ack, time_wait, close, syn_sent2, retrans or unack"
             }
             Self::Udp => "a timeout of UDP: unreplied or replied",
         }

@@ -156,8 +156,8 @@ impl<'f, 'a> Resolver<'f, 'a> {
         }
     }
 
-    /// Refuses translations where nothing is translated, `notrack` and zones where all is tracked, and
-    /// `reject` where nobody can be told.
+    /// Refuses translations where nothing is translated, `notrack` and zones where all is tracked,
+    /// and `reject` where nobody can be told.
     pub(super) fn check_nats(&self) -> Result<(), Error> {
         for base in &self.program.bases {
             let mut reached = vec![false; self.jumps.len()];

@@ -5,8 +5,8 @@
 //! `nf` as a table `bridge`, which is the one difference. Each packet goes through a router of the
 //! kernel's and, in the same order, through [`nf::conntrack::Conntrack`]. What passed must be the
 //! same; and of what passed, its state, direction and status, which the kernel writes into the
-//! packet and `nf` finds by the same conditions. Behind a round, both list the same connections, and
-//! say for how long each of them stays.
+//! packet and `nf` finds by the same conditions. Behind a round, both list the same connections,
+//! and say for how long each of them stays.
 
 mod generate;
 pub(crate) mod listed;

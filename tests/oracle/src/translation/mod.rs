@@ -193,15 +193,25 @@ pub fn round(
             differ(&[], format!("{kernel:?}"), format!("{nf:?}")),
         ));
     }
-    if compared.chosen > 0 {
-        return Ok((compared, None));
-    }
-    let [kernel, nf] = [router.connections()?, ours.connections()];
-    compared.listed += nf.len() as u64;
-    let difference = listed::difference(&kernel, &nf);
+    let difference = lists_differ(router, &ours, &mut compared)?;
     let disagreement =
         difference.and_then(|(kernel, nf)| differ(&listed::about(&kernel, sent), kernel, nf));
     Ok((compared, disagreement))
+}
+
+/// Where the connections differ that both list, if they do: where the kernel has chosen a port by
+/// chance, they are not compared.
+fn lists_differ(
+    router: &Router,
+    ours: &Ours,
+    compared: &mut Compared,
+) -> Result<Option<(String, String)>, Error> {
+    if compared.chosen > 0 {
+        return Ok(None);
+    }
+    let (kernel, nf) = (router.connections()?, ours.connections());
+    compared.listed += nf.len() as u64;
+    Ok(listed::difference(&kernel, &nf))
 }
 
 /// Whether both sent the same.

@@ -313,8 +313,8 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
     text.push_str("\t}\n");
 }
 
-/// Whether a rule has to do with more of a connection than its zone and state: of a packet in a zone,
-/// the kernel has something in its place, which is not that packet's alone.
+/// Whether a rule has to do with more of a connection than its zone and state: of a packet in a
+/// zone, the kernel has something in its place, which is not that packet's alone.
 fn asks_more(rule: &str) -> bool {
     let more = [
         "mark",

@@ -86,7 +86,7 @@ pub const ALL: &[Target] = &[
     target("ring", ring::feed, 12_000),
     target("router", router::feed, 3000),
     target("rules_parse", rules_parse::feed, 3000),
-    target("rules_state", rules_state::feed, 2000),
+    target("rules_state", rules_state::feed, 600),
     target("rules_verdict", rules_verdict::feed, 400),
     target("tcp", tcp::feed, 12_000),
     target("vfio_user_client", vfio_user_client::feed, 4000),

@@ -161,7 +161,8 @@ fn zones_are_said_where_connections_are_not_known_yet() {
     }
     let bridge = TEXT
         .replace("inet", "bridge")
-        .replace("prerouting", "forward");
+        .replace("prerouting", "forward")
+        .replace("priority raw", "priority 0");
     let bridge = crate::load(&bridge, &PORTS, &Limits::DEFAULT).unwrap_err();
     assert!(
         bridge
