@@ -164,13 +164,11 @@ const VIRTIO: &str = "virtio";
 const PEER: &str = "SOLO5_DIR";
 /// The programs of the host that the tests run, where they are installed:
 /// `tests/e2e/harness/programs.rs`.
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 9] = [
     "curl",
     "dig",
     "iperf3",
-    "mcopy",
     "mke2fs",
-    "mkfs.vfat",
     "nbdcopy",
     "nc",
     "ping",
