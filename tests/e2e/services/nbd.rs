@@ -2,6 +2,7 @@
 
 use super::{OUR_SIDE, start};
 use super::{PATIENCE, PLAIN, SERVICE, SOCKETS, Served, on_sockets, serve_by, tender};
+use crate::devices::software_virtio::model;
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::{Ended, run};
@@ -56,6 +57,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
             let name = format!("nbd::{name}::{host}");
             trials.push(network.trial_unless(missing, name, move || test(images, host)));
         }
+    }
+    let missing = programs::missing(&["nbdcopy"]);
+    for host in ["spt", "process"] {
+        let name = format!("nbd::an NVM Express disk is copied::{host}");
+        trials.push(network.trial_unless(missing, name, move || on_nvme(images, host)));
     }
     trials
 }
@@ -152,6 +158,20 @@ fn copied(images: &Images, host: &str) -> Result<(), Failed> {
     back.expect_status(0)?;
     same(&copy, &empty.path)?;
     served.goes_on()
+}
+
+/// A disk that the image drives itself, whose model is a process.
+fn on_nvme(images: &Images, host: &str) -> Result<(), Failed> {
+    let (disk, folder) = (disk()?, TemporaryFolder::new("nbd")?);
+    let socket = folder.path.join("socket");
+    let option = format!("--file={}", disk.path.display());
+    let device = model(images, "nvme", &socket, [option])?;
+    let mut command = tender(images, host);
+    command.arg(format!("--pci:disk=vfio-user:{}", socket.display()));
+    copied_by(command, &images.appliance("nbd", "-nvme"), &disk.path)?;
+    let ended = device.finish()?;
+    ended.expect_status(0)?.expect_stdout("\"violations\":0}")?;
+    Ok(())
 }
 
 /// Fetches a disk whose first bytes are those of a file, by a command that attaches it.

@@ -164,18 +164,8 @@ const VIRTIO: &str = "virtio";
 const PEER: &str = "SOLO5_DIR";
 /// The programs of the host that the tests run, where they are installed:
 /// `tests/e2e/harness/programs.rs`.
-const PROGRAMS: [&str; 11] = [
-    "curl",
-    "dig",
-    "iperf3",
-    "mcopy",
-    "mke2fs",
-    "mkfs.vfat",
-    "nbdcopy",
-    "nc",
-    "ping",
-    "wrk",
-    "xorriso",
+const PROGRAMS: [&str; 9] = [
+    "curl", "dig", "iperf3", "mke2fs", "nbdcopy", "nc", "ping", "wrk", "xorriso",
 ];
 /// Puts shared libraries, which programs of the host's need, where they are looked for.
 const LIBRARIES: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; ";
