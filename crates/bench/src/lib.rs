@@ -11,6 +11,7 @@
 //! | [`turn`], [`measures`] | one contender's turn, and what is measured in it |
 //! | [`firewall`], [`promises`] | the benchmark of the firewall |
 //! | [`rules`] | the benchmark of its rules |
+//! | [`disks`] | the benchmark of a host's file as a disk |
 //! | [`driver`] | the benchmark of a NIC's driver |
 //! | [`service`] | the benchmark of TCP |
 //! | [`http`] | the benchmark of files over HTTP |
@@ -28,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod connections;
+pub mod disks;
 pub mod driver;
 pub mod fairness;
 pub mod firewall;

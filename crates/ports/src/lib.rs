@@ -54,6 +54,7 @@ mod network;
 mod nic;
 mod port;
 mod progress;
+mod queue;
 #[cfg(any(test, feature = "puppet"))]
 pub mod puppet;
 mod regions;
@@ -76,7 +77,8 @@ pub use host::{Errno, Handle, Host};
 pub use link::LinkMemory;
 pub use network::Network;
 pub use nic::{Card, NicPort};
-pub use regions::regions;
+pub use queue::{DiskQueue, QueueMemory};
+pub use regions::{Regions, regions};
 pub use ring::Rings;
 pub use runtime::{Parts, Ready, Runtime};
 pub use tap::TapPort;
