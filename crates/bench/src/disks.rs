@@ -7,21 +7,24 @@
 //! | `process`, `spt` | the image, which waits for each, whatever the depth |
 //! | `process, queue`, `spt, queue` | the image, with a queue that a disk process serves |
 //!
-//! CPU time is that of all processes of a contender, their starts and ends included.
+//! CPU time of an image is that of all of its processes, their starts and ends included; that of fio
+//! is what it says of its job, without its own start.
+//!
+//! Before each turn the file is in the page cache; requests that pass it by come last.
 
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::turn::Error;
 use rustix::process::WaitOptions;
 use serde_json::Value;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use testbed::stats::turns;
 
 /// Bytes of the file.
-const FILE_BYTES: usize = 256 << 20;
+pub(crate) const FILE_BYTES: usize = 256 << 20;
 /// Guest memory.
 const MEMORY: &str = "--mem=64";
 /// How long a contender works on a load.
@@ -91,11 +94,7 @@ macro_rules! load {
             writes: $writes,
             random: $random,
             bytes: $bytes,
-            measures: [
-                depth!($name, 1),
-                depth!($name, 4),
-                depth!($name, 32),
-            ],
+            measures: [depth!($name, 1), depth!($name, 4), depth!($name, 32)],
         }
     };
 }
@@ -173,13 +172,17 @@ pub fn measure(
     say: &dyn Fn(&str),
 ) -> Result<Samples, Error> {
     fill(file).map_err(|error| Error::File(file.to_owned(), error))?;
-    let own = rustix::process::getpid();
-    let inherits = rustix::process::set_child_subreaper(Some(own));
-    inherits.map_err(|error| Error::File(file.to_owned(), error.into()))?;
+    inherit_orphans().map_err(|error| Error::File(file.to_owned(), error))?;
     let mut samples = Samples::default();
     for (round, index) in turns(CONTENDERS.len(), rounds) {
         let contender = &CONTENDERS[index];
-        say(&format!("round {} of {rounds}: {}", round + 1, contender.name));
+        say(&format!(
+            "round {} of {rounds}: {}",
+            round + 1,
+            contender.name
+        ));
+        let warmed = warm(file);
+        warmed.map_err(|error| Error::File(file.to_owned(), error))?;
         for load in &LOADS {
             take(contender, load, programs, file, &mut |measure, value| {
                 samples.add(measure, contender.name, round, value);
@@ -189,13 +192,27 @@ pub fn measure(
     Ok(samples)
 }
 
+/// What outlives a contender is a child of this process from then on, so that its time counts.
+pub(crate) fn inherit_orphans() -> io::Result<()> {
+    let own = rustix::process::getpid();
+    Ok(rustix::process::set_child_subreaper(Some(own))?)
+}
+
 /// Bytes that are no zeroes, in the page cache and on the storage.
-fn fill(path: &Path) -> io::Result<()> {
+pub(crate) fn fill(path: &Path) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     let piece = vec![0xa5; 1 << 20];
     for _ in 0..FILE_BYTES / piece.len() {
         file.write_all(&piece)?;
     }
+    file.sync_all()
+}
+
+/// Has the page cache hold all of it: what passed it by has thrown it out.
+pub(crate) fn warm(path: &Path) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    let mut piece = vec![0; 1 << 20];
+    while file.read(&mut piece)? > 0 {}
     file.sync_all()
 }
 
@@ -238,23 +255,27 @@ fn run(
         Who::Image(guest, host) => image(guest, host, load, depth, programs, file),
     };
     let before = linux::process::children_cpu();
-    let output = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()?;
     reap()?;
     let cpu = linux::process::children_cpu() - before;
     let said = String::from_utf8_lossy(&output.stdout);
     let counted = match who {
         Who::Fio(_) => fio_figures(&said),
-        Who::Image(..) => guest_figures(&said),
+        Who::Image(..) => {
+            guest_figures(&said).map(|(count, time)| (count, time, cpu.as_secs_f64()))
+        }
     };
-    let (count, time) = counted.filter(|_| output.status.success()).ok_or_else(|| {
+    counted.filter(|_| output.status.success()).ok_or_else(|| {
         let errors = String::from_utf8_lossy(&output.stderr);
         io::Error::other(format!("{command:?} says {said}{errors}"))
-    })?;
-    Ok((count, time, cpu.as_secs_f64()))
+    })
 }
 
 /// Waits for what outlived the command, so that its time counts.
-fn reap() -> io::Result<()> {
+pub(crate) fn reap() -> io::Result<()> {
     let begin = Instant::now();
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -278,7 +299,12 @@ fn fio(engine: &str, load: &Load, depth: usize, file: &Path) -> Command {
     };
     let mut command = Command::new("fio");
     command
-        .args(["--name=disk", "--norandommap", "--gtod_reduce=1", "--overwrite=1"])
+        .args([
+            "--name=disk",
+            "--norandommap",
+            "--gtod_reduce=1",
+            "--overwrite=1",
+        ])
         // The page cache stays as it is.
         .args(["--invalidate=0", "--time_based", "--output-format=json"])
         .arg(format!("--filename={}", file.display()))
@@ -314,17 +340,20 @@ fn image(
     command
 }
 
-/// Requests and seconds, as fio says them.
-fn fio_figures(said: &str) -> Option<(f64, f64)> {
+/// Requests, seconds and seconds of CPU time, as fio says them.
+fn fio_figures(said: &str) -> Option<(f64, f64, f64)> {
     let said: Value = serde_json::from_str(said.get(said.find('{')?..)?).ok()?;
     let job = said.get("jobs")?.get(0)?;
     let figure = |way: &str, name: &str| job.get(way)?.get(name)?.as_f64();
     let sum = |name| Some(figure("read", name)? + figure("write", name)?);
+    // In milliseconds, and percent of that time.
     let time = sum("runtime")? / 1000.0;
-    Some((sum("total_ios")?, time)).filter(|_| time > 0.0)
+    let percent = |name| job.get(name)?.as_f64();
+    let cpu = time * (percent("usr_cpu")? + percent("sys_cpu")?) / 100.0;
+    Some((sum("total_ios")?, time, cpu)).filter(|_| cpu > 0.0)
 }
 
-/// The same, as the guest says them.
+/// Requests and seconds, as the guest says them.
 fn guest_figures(said: &str) -> Option<(f64, f64)> {
     let (count, nanoseconds) = said.trim().split_once(' ')?;
     Some((count.parse().ok()?, nanoseconds.parse::<f64>().ok()? / 1e9))
@@ -339,15 +368,18 @@ mod tests {
         assert_eq!(guest_figures("700 500000000\n"), Some((700.0, 0.5)));
         assert_eq!(guest_figures("a transfer failed\n"), None);
         let said = r#"note: {"jobs": [{"read": {"total_ios": 90, "runtime": 400},
-                      "write": {"total_ios": 0, "runtime": 0}}]}"#;
-        assert_eq!(fio_figures(&said["note: ".len()..]), Some((90.0, 0.4)));
+                      "write": {"total_ios": 0, "runtime": 0}, "usr_cpu": 10, "sys_cpu": 40}]}"#;
+        assert_eq!(fio_figures(said), Some((90.0, 0.4, 0.2)));
         assert_eq!(fio_figures("fio: no such engine"), None);
     }
 
     #[test]
     fn each_measure_has_its_name() {
         for (number, measure) in ALL.iter().enumerate() {
-            assert!(!ALL[..number].contains(measure), "{measure:?} is there twice");
+            assert!(
+                !ALL[..number].contains(measure),
+                "{measure:?} is there twice"
+            );
         }
         assert_eq!(ALL[47].name, "direct 1 MiB sequential write, depth 32");
     }

@@ -1,7 +1,7 @@
-//! The benchmarks of tiny guests.
+//! The benchmarks of tiny guests, and of disks.
 
-use super::{Subject, report, say};
-use bench::{disks, fairness};
+use super::{Measured, Subject, report, say};
+use bench::{disks, fairness, nbd};
 use clap::Args;
 use std::error::Error;
 use std::path::PathBuf;
@@ -31,6 +31,15 @@ impl Guests {
         self.rounds
             .unwrap_or(if self.quick { quick } else { usual })
     }
+}
+
+#[derive(Args)]
+pub struct Nbd {
+    #[command(flatten)]
+    measured: Measured,
+    /// The same image, whose disk has a queue
+    #[arg(long)]
+    queue: PathBuf,
 }
 
 pub fn fairness(arguments: &Guests) -> Result<(), Box<dyn Error>> {
@@ -73,5 +82,28 @@ pub fn disks(arguments: &Guests) -> Result<(), Box<dyn Error>> {
         disks::measure(rounds, &programs, &file, &say)
     });
     std::fs::remove_file(&file)?;
+    result
+}
+
+pub fn nbd(arguments: &Nbd) -> Result<(), Box<dyn Error>> {
+    let measured = &arguments.measured;
+    let plans = [nbd::ROUNDS_QUICK, nbd::ROUNDS];
+    let rounds = measured.plan(plans, |rounds| rounds);
+    let subject = Subject {
+        title: "A disk over the network of an image beside nbd-server",
+        benchmark: "nbd",
+        rounds,
+        measures: &nbd::ALL,
+        plots: &nbd::PLOTTED,
+        promises: &nbd::PROMISES,
+    };
+    let programs = nbd::Programs {
+        tender: measured.tender.clone(),
+        image: measured.image.clone(),
+        queue: arguments.queue.clone(),
+    };
+    let folder = std::env::temp_dir().join(format!("outboard-bench-{}", std::process::id()));
+    let result = measured.report(&subject, || nbd::measure(rounds, &programs, &folder, &say));
+    std::fs::remove_dir_all(&folder)?;
     result
 }

@@ -22,6 +22,7 @@
 //! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
 //! | [`split`] | the firewall as one image, and as three that links join |
+//! | [`nbd`] | the benchmark of a disk over the network |
 //! | [`hosts`] | instructions for each frame on the three hosts, and mappings of the IOMMU |
 //! | [`matrix`] | devices, monitors and buses under load, along many axes |
 //! | [`lab`] | measurements in the lab |
@@ -42,6 +43,7 @@ pub mod loss;
 pub mod machine;
 pub mod matrix;
 pub mod measures;
+pub mod nbd;
 pub mod nic;
 pub mod placement;
 pub mod plan;

@@ -18,11 +18,10 @@ use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
 use bench::{
-    connections, driver, hosts, loss, matrix, nic, promises, proxied, service, split,
-    turn,
+    connections, driver, hosts, loss, matrix, nic, promises, proxied, service, split, turn,
 };
-use guests::Guests;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use guests::{Guests, Nbd};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use testbed::traffic::{echo, paced};
 use testbed::{privilege, relay};
@@ -67,6 +66,8 @@ enum Command {
     Fairness(Guests),
     /// Measure a file of the host's as the disk of an image, beside fio on the same file
     Disks(Guests),
+    /// Measure a file over the network block device protocol of an image beside nbd-server
+    Nbd(Nbd),
     /// Send back what comes to a port, until standard input ends
     Echo { address: Ipv4Addr, port: u16 },
     /// Open idle connections, and keep them until standard input ends
@@ -301,6 +302,7 @@ fn main() -> ExitCode {
         Command::Connections(arguments) => connections(&arguments),
         Command::Fairness(arguments) => guests::fairness(&arguments),
         Command::Disks(arguments) => guests::disks(&arguments),
+        Command::Nbd(arguments) => guests::nbd(&arguments),
         Command::Echo { address, port } => echo::serve(address, port).map_err(Into::into),
         Command::Hold { from, to, count } => connections::hold(from, to, count).map_err(Into::into),
         Command::Driver(arguments) => driver(&arguments),

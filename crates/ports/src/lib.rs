@@ -54,9 +54,9 @@ mod network;
 mod nic;
 mod port;
 mod progress;
-mod queue;
 #[cfg(any(test, feature = "puppet"))]
 pub mod puppet;
+mod queue;
 mod regions;
 mod ring;
 pub mod rules;

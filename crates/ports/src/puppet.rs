@@ -5,9 +5,9 @@ use crate::clock::Instant;
 use crate::devices::Devices;
 use crate::host::{Errno, Handle, Host};
 use crate::link::LinkMemory;
+use crate::network::Network;
 use crate::queue::QueueMemory;
 use crate::regions::Regions;
-use crate::network::Network;
 use crate::ring::Rings;
 use crate::runtime::{Parts, Runtime};
 use crate::share::{HostWord, SharedFile};
@@ -464,7 +464,11 @@ impl Setup {
         let states = core::mem::take(&mut self.states);
         let (states, more) = state_memory(states, links.len(), &mut host_info);
         regions.extend(more);
-        let queue = words(if self.queue.is_some() { WORDS * WORD } else { 0 });
+        let queue = words(if self.queue.is_some() {
+            WORDS * WORD
+        } else {
+            0
+        });
         let queues = self
             .queue
             .map(|name| queue_memory(name, queue, &mut regions, &mut host_info));

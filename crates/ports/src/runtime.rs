@@ -198,10 +198,7 @@ impl Runtime {
     ///
     /// # Errors
     /// If the disk was handed out already.
-    pub fn queue(
-        &'static self,
-        name: &str,
-    ) -> Result<Option<(DiskQueue, DmaArena)>, DeviceError> {
+    pub fn queue(&'static self, name: &str) -> Result<Option<(DiskQueue, DmaArena)>, DeviceError> {
         let region = match self.devices.take_region(kind::QUEUE, name) {
             Ok(Some(region)) => region,
             Ok(None) | Err(DeviceError::NotAttached) => return Ok(None),

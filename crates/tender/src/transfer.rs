@@ -58,12 +58,7 @@ pub fn flush(disk: &Attached) -> Result<(), Errno> {
 ///
 /// # Errors
 /// They are not the disk's, it is read-only, or what the kernel says.
-pub fn discard(
-    disk: &Attached,
-    offset: u64,
-    length: u64,
-    capacity: u64,
-) -> Result<(), Errno> {
+pub fn discard(disk: &Attached, offset: u64, length: u64, capacity: u64) -> Result<(), Errno> {
     if disk.is_read_only() || !is_inside(offset, length, capacity) {
         return Err(Errno::INVAL);
     }

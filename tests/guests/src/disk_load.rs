@@ -2,8 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
 use device::BlockDevice;
 use device::block::{BlockQueue, Buffers, Operation, Request};

@@ -265,7 +265,10 @@ impl TryFrom<Vec<Device>> for Devices {
 #[serde(try_from = "Declaration")]
 enum Device {
     Solo5(Entry),
-    Pci { request: Request, dma_bytes: u64 },
+    Pci {
+        request: Request,
+        dma_bytes: u64,
+    },
     Region(abi_region::Request),
     /// A disk, and where its requests in flight lie.
     Queue(Entry, abi_region::Request),

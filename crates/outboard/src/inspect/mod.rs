@@ -419,6 +419,9 @@ impl Report {
                     None => writeln!(f, "       {slots} slots")?,
                 },
                 Some(More::State { size }) => writeln!(f, "      {size} bytes")?,
+                Some(More::Disk { queue }) => {
+                    writeln!(f, "      several requests in flight, in {queue} bytes")?;
+                }
                 None => writeln!(f)?,
             }
         }

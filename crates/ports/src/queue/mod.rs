@@ -217,7 +217,10 @@ impl DiskQueue {
         let mut offset = request.offset;
         let mut count = 0;
         for (address, length) in parts.iter() {
-            let lane = self.lanes.iter_mut().min_by_key(|lane| lane.client.outstanding());
+            let lane = self
+                .lanes
+                .iter_mut()
+                .min_by_key(|lane| lane.client.outstanding());
             let written = lane.is_some_and(|lane| {
                 lane.under_way.push_back((number, length));
                 lane.client.write(ring::Request {

@@ -9,8 +9,8 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
-use device::block::{BlockError, BlockQueue, Buffers, Operation, Request};
 use device::WaitHandle;
+use device::block::{BlockError, BlockQueue, Buffers, Operation, Request};
 use hw::{DmaArena, DmaBuf};
 
 const CAPACITY: u64 = 1 << 20;
@@ -202,7 +202,10 @@ fn who_serves_is_woken_once_where_somebody_sleeps() {
     let request = bench.request(Operation::Read, 0, &[512]);
     bench.submit([request]);
     assert_eq!(rung(&bench), 0);
-    bench.scene.queue_word(word::ASLEEP).store(3, Ordering::Relaxed);
+    bench
+        .scene
+        .queue_word(word::ASLEEP)
+        .store(3, Ordering::Relaxed);
     let requests: Vec<_> = (0..5)
         .map(|_| bench.request(Operation::Read, 0, &[512]))
         .collect();
@@ -215,7 +218,12 @@ fn who_serves_is_woken_once_where_somebody_sleeps() {
 #[test]
 fn a_sleep_is_armed_unless_something_is_there() {
     let mut bench = bench(DISK);
-    let waits = |bench: &Bench| bench.scene.queue_word(word::WAITING).load(Ordering::Relaxed);
+    let waits = |bench: &Bench| {
+        bench
+            .scene
+            .queue_word(word::WAITING)
+            .load(Ordering::Relaxed)
+    };
     let request = bench.request(Operation::Read, 0, &[512]);
     bench.submit([request]);
     assert!(!bench.queue.arm());
@@ -251,7 +259,10 @@ fn when_the_process_is_gone_requests_fail_and_the_image_goes_on() {
     let done = bench.done();
     let gone = |one: &&Box<Request>| one.result == Err(BlockError::Gone);
     assert_eq!(done.len(), 2);
-    assert_eq!(done.iter().filter(gone).count(), 2 - usize::from(begun.is_some()));
+    assert_eq!(
+        done.iter().filter(gone).count(),
+        2 - usize::from(begun.is_some())
+    );
     assert!(done.iter().all(|one| one.buffers.bytes() == 512));
     let text = "outboard: disk disk: the process that served it has ended\n";
     assert_eq!(bench.scene.host.text(), text);

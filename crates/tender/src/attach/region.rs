@@ -13,6 +13,7 @@ use linux::{descriptor, memory};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
@@ -90,6 +91,8 @@ pub struct QueueEnd {
     pub bell: OwnedFd,
     /// What wakes the process that serves the disk up.
     pub server_bell: OwnedFd,
+    /// A pipe whose end tells that process that the guest has ended. Nobody writes there.
+    pub alive: OwnedFd,
     /// That process: ready for reading once it has ended.
     pub server: OwnedFd,
     /// The rings, for who says to the guest that it has ended.
@@ -186,6 +189,7 @@ pub(super) fn queue(number: usize, request: &Request, disk: &Attached) -> Result
     // Each ring wakes one of the threads that read it.
     let server_bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE);
     let server_bell = server_bell.map_err(no_event)?;
+    let (guest, alive) = pipe_with(PipeFlags::CLOEXEC).map_err(no_event)?;
     let copy = |fd: &OwnedFd| fd.try_clone().map_err(system("no copy of a descriptor"));
     let child = disk_process::start(Served {
         disk: Attached {
@@ -196,15 +200,19 @@ pub(super) fn queue(number: usize, request: &Request, disk: &Attached) -> Result
         memory: buffers,
         bell: copy(&server_bell)?,
         guest_bell: copy(&bell)?,
+        guest,
     });
     let child = child.map_err(system("no process to serve it"))?;
-    let server = child.pidfd().map_err(system("the process that serves it"))?;
+    let server = child
+        .pidfd()
+        .map_err(system("the process that serves it"))?;
     Ok(Region {
         own,
         link: None,
         queue: Some(QueueEnd {
             bell,
             server_bell,
+            alive,
             server,
             rings,
         }),
@@ -264,11 +272,11 @@ fn mac(own: &OwnedFd, wanted: Option<[u8; 6]>) -> Result<[u8; 6], Outer> {
     Ok(mac)
 }
 
-/// What is kept open for the guest to be woken up by.
+/// What is kept open for the guest to be woken up by, and to be seen to be there.
 pub fn held(regions: &[Region]) -> impl Iterator<Item = RawFd> {
     let bells = regions.iter().filter_map(Region::bell);
     let servers = regions.iter().filter_map(|region| region.queue.as_ref());
-    let servers = servers.map(|queue| &queue.server);
+    let servers = servers.flat_map(|queue| [&queue.server, &queue.alive]);
     bells.chain(servers).map(AsRawFd::as_raw_fd)
 }
 

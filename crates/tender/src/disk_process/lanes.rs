@@ -45,10 +45,10 @@ impl From<Jump> for End {
 }
 
 impl Lanes {
-    /// Of a disk of this capacity.
-    pub fn new(served: Served, capacity: u64) -> Self {
+    /// Of a disk of this capacity; and what says that the guest has ended.
+    pub fn new(served: Served, capacity: u64) -> (Self, OwnedFd) {
         let lanes = (0..LANES).filter_map(|lane| served.rings.server(lane));
-        Self {
+        let all = Self {
             capacity,
             sleepers: served.rings.sleepers(),
             lanes: lanes.map(Mutex::new).collect(),
@@ -57,7 +57,8 @@ impl Lanes {
             memory: served.memory,
             bell: served.bell,
             guest_bell: served.guest_bell,
-        }
+        };
+        (all, served.guest)
     }
 
     /// Serves as thread `number`, until there is a reason not to.

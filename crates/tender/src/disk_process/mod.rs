@@ -23,7 +23,9 @@ use abi::spt::syscall::DISCARD;
 use lanes::Lanes;
 use linux::process::{self, Child};
 use linux::signal::Held;
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use std::io;
 use std::sync::Arc;
@@ -51,6 +53,8 @@ pub struct Served {
     pub bell: OwnedFd,
     /// What wakes the guest up.
     pub guest_bell: OwnedFd,
+    /// A pipe whose other end the guest alone holds: nothing comes out of it but its end.
+    pub guest: OwnedFd,
 }
 
 /// The numbers of what it keeps.
@@ -62,9 +66,13 @@ struct Grants {
     knows_more: bool,
     bell: RawFd,
     guest_bell: RawFd,
+    guest: RawFd,
+    /// What its threads wait at until the jail is closed.
+    gate: RawFd,
 }
 
-/// Starts the process. It ends when this one does.
+/// Starts the process. It ends when this one does: by the signal that it asked for, or, where the
+/// jail of this one lets no signal out, by the end of the pipe.
 ///
 /// # Errors
 /// What the kernel says.
@@ -85,28 +93,42 @@ pub fn start(served: Served) -> io::Result<Child> {
 
 /// Serves until there is a reason not to.
 fn serve(served: Served) -> Result<(), Error> {
-    let Some(grants) = Grants::of(&served) else {
+    let step = |error| Error::Step(Step::DiskThreads, error);
+    let gate = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE);
+    let gate: &'static OwnedFd = Box::leak(Box::new(gate.map_err(|errno| step(errno.into()))?));
+    let Some(grants) = Grants::of(&served, gate) else {
         return Ok(());
     };
     let filter = jail::compile(&rules(&grants), false)?;
-    let step = |error| Error::Step(Step::DiskThreads, error);
     // Not even the kernel makes the file longer for it.
     let most = Rlimit {
         current: Some(grants.capacity),
         maximum: Some(grants.capacity),
     };
     rustix::process::setrlimit(Resource::Fsize, most).map_err(|errno| step(errno.into()))?;
-    let lanes: &'static Lanes = Box::leak(Box::new(Lanes::new(served, grants.capacity)));
-    jail::confine(vec![grants.disk, grants.bell, grants.guest_bell])?;
-    start_threads(lanes).map_err(step)?;
+    let (lanes, guest) = Lanes::new(served, grants.capacity);
+    let lanes: &'static Lanes = Box::leak(Box::new(lanes));
+    let keep = [
+        grants.disk,
+        grants.bell,
+        grants.guest_bell,
+        grants.guest,
+        grants.gate,
+    ];
+    jail::confine(keep.to_vec())?;
+    start_threads(lanes, gate).map_err(step)?;
     jail::forbid_calls(&filter)?;
-    lanes.serve(0);
-    process::end(abi::exit::FAILURE)
+    let threads = LANES as u64;
+    let opened = rustix::io::write(gate, &threads.to_ne_bytes());
+    opened.map_err(|errno| step(errno.into()))?;
+    // Nobody writes there.
+    while rustix::io::read(&guest, &mut [0; 8]) == Err(Errno::INTR) {}
+    process::end(abi::exit::SUCCESS)
 }
 
 impl Grants {
     /// `None` if that is no disk.
-    fn of(served: &Served) -> Option<Self> {
+    fn of(served: &Served, gate: &OwnedFd) -> Option<Self> {
         let disk = &served.disk;
         let Device::Block { capacity, .. } = disk.device else {
             return None;
@@ -118,21 +140,23 @@ impl Grants {
             knows_more: disk.flags & device_flag::DISK != 0,
             bell: served.bell.as_raw_fd(),
             guest_bell: served.guest_bell.as_raw_fd(),
+            guest: served.guest.as_raw_fd(),
+            gate: gate.as_raw_fd(),
         })
     }
 }
 
-/// Starts as many threads as there are lanes beside the one that calls this; they run when it
-/// returns.
-fn start_threads(lanes: &'static Lanes) -> io::Result<()> {
-    let begun = Arc::new(AtomicUsize::new(1));
-    for number in 1..LANES {
+/// Starts as many threads as there are lanes; they run when this returns, and wait at the `gate`.
+fn start_threads(lanes: &'static Lanes, gate: &'static OwnedFd) -> io::Result<()> {
+    let begun = Arc::new(AtomicUsize::new(0));
+    for number in 0..LANES {
         let begins = Arc::clone(&begun);
         let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
         thread.spawn(move || {
             begins.fetch_add(1, Ordering::Release);
             // Dropping it could free memory, which the jail forbids.
             std::mem::forget(begins);
+            while rustix::io::read(gate, &mut [0; 8]) == Err(Errno::INTR) {}
             lanes.serve(number);
             process::end(abi::exit::FAILURE)
         })?;
@@ -158,15 +182,22 @@ fn rules(grants: &Grants) -> Vec<Rule> {
     };
     let disk = fd(grants.disk);
     let last = grants.capacity.saturating_sub(1);
-    let transfer = [
-        disk,
-        LongAtMost(2, TRANSFER_BYTES_MAX),
-        LongAtMost(3, last),
-    ];
+    let transfer = [disk, LongAtMost(2, TRANSFER_BYTES_MAX), LongAtMost(3, last)];
     let eight = Long(2, size_of::<u64>() as u64);
     let mut rules = vec![
         rule(libc::SYS_pread64, &transfer, "read the disk"),
         rule(libc::SYS_read, &[fd(grants.bell), eight], "sleep"),
+        rule(
+            libc::SYS_read,
+            &[fd(grants.guest), eight],
+            "wait for the guest's end",
+        ),
+        rule(
+            libc::SYS_read,
+            &[fd(grants.gate), eight],
+            "wait for the jail",
+        ),
+        rule(libc::SYS_write, &[fd(grants.gate), eight], "begin"),
         rule(
             libc::SYS_write,
             &[fd(grants.bell), eight],
@@ -184,7 +215,12 @@ fn rules(grants: &Grants) -> Vec<Rule> {
     }
     if grants.writes && grants.knows_more {
         let hole = Int(1, DISCARD);
-        let range = [disk, hole, LongAtMost(2, last), LongAtMost(3, grants.capacity)];
+        let range = [
+            disk,
+            hole,
+            LongAtMost(2, last),
+            LongAtMost(3, grants.capacity),
+        ];
         rules.push(rule(libc::SYS_fdatasync, &[disk], "flush the disk"));
         rules.push(rule(libc::SYS_fallocate, &range, "discard parts of it"));
     }

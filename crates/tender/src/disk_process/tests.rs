@@ -3,9 +3,7 @@ use super::*;
 use crate::jail::tests::{ALLOW, KILL_PROCESS, verdict_of};
 use crate::memory::Gpa;
 use abi::ring::{Client, Jump, Operation, Request, WORDS, first_word, waiting, word};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::MemfdFlags;
-use rustix::io::Errno;
 use std::sync::atomic::AtomicU64;
 
 const CAPACITY: u64 = 1 << 20;
@@ -45,9 +43,10 @@ fn world(flags: u32) -> World {
         memory: memory.clone(),
         bell: bell.try_clone().unwrap(),
         guest_bell: guest_bell.try_clone().unwrap(),
+        guest: rustix::pipe::pipe().unwrap().0,
     };
     World {
-        lanes: Box::leak(Box::new(Lanes::new(served, CAPACITY))),
+        lanes: Box::leak(Box::new(Lanes::new(served, CAPACITY).0)),
         words,
         memory,
         bell,
@@ -97,7 +96,10 @@ fn requests_of_all_lanes_are_served_from_any_thread() {
     while world.lanes.turn(5).unwrap() {}
     for (number, lane) in lanes.iter_mut().enumerate() {
         let results = [lane.take(), lane.take(), lane.take(), lane.take()];
-        assert_eq!(results, [Ok(Some(512)), Ok(Some(0)), Ok(Some(512)), Ok(None)]);
+        assert_eq!(
+            results,
+            [Ok(Some(512)), Ok(Some(0)), Ok(Some(512)), Ok(None)]
+        );
         let mut bytes = [0; 512];
         let at = Gpa::new(64 << 10 | number as u64 * 512);
         world.memory.copy_out(at, &mut bytes).unwrap();
@@ -112,7 +114,10 @@ fn what_is_not_the_disks_or_not_the_regions_is_an_error_of_its_request() {
     let asked = [
         (request(Operation::Read, CAPACITY, 0, 512), Errno::INVAL),
         (request(Operation::Read, u64::MAX, 0, 512), Errno::INVAL),
-        (request(Operation::Read, 0, BUFFERS as u64, 512), Errno::FAULT),
+        (
+            request(Operation::Read, 0, BUFFERS as u64, 512),
+            Errno::FAULT,
+        ),
         (request(Operation::Read, 0, u64::MAX, 512), Errno::FAULT),
         (request(Operation::Write, 0, 0, 512), Errno::ROFS),
         (request(Operation::Discard, 0, 0, 512), Errno::INVAL),
@@ -188,14 +193,15 @@ const GRANTS: Grants = Grants {
     knows_more: true,
     bell: 11,
     guest_bell: 12,
+    guest: 13,
+    gate: 14,
 };
 
 #[test]
 fn the_process_may_do_what_serving_takes_and_no_more() {
     let all = rules(&GRANTS);
-    let verdict = |syscall: i64, arguments: [u64; 6]| {
-        verdict_of(&all, syscall.cast_unsigned(), arguments)
-    };
+    let verdict =
+        |syscall: i64, arguments: [u64; 6]| verdict_of(&all, syscall.cast_unsigned(), arguments);
     let hole = u64::from(DISCARD);
     let allowed = [
         (libc::SYS_pread64, [10, 0, 1 << 20, 0, 0, 0]),
@@ -203,12 +209,19 @@ fn the_process_may_do_what_serving_takes_and_no_more() {
         (libc::SYS_fdatasync, [10, 0, 0, 0, 0, 0]),
         (libc::SYS_fallocate, [10, hole, 0, CAPACITY, 0, 0]),
         (libc::SYS_read, [11, 0, 8, 0, 0, 0]),
+        (libc::SYS_read, [13, 0, 8, 0, 0, 0]),
+        (libc::SYS_read, [14, 0, 8, 0, 0, 0]),
+        (libc::SYS_write, [14, 0, 8, 0, 0, 0]),
         (libc::SYS_write, [11, 0, 8, 0, 0, 0]),
         (libc::SYS_write, [12, 0, 8, 0, 0, 0]),
         (libc::SYS_exit_group, [0; 6]),
     ];
     for (syscall, arguments) in allowed {
-        assert_eq!(verdict(syscall, arguments), ALLOW, "{syscall} {arguments:?}");
+        assert_eq!(
+            verdict(syscall, arguments),
+            ALLOW,
+            "{syscall} {arguments:?}"
+        );
     }
     let refused = [
         (libc::SYS_pread64, [11, 0, 512, 0, 0, 0]),

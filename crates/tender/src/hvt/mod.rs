@@ -109,7 +109,10 @@ fn serve_in_jail(
     let rings = rings.map(|rings| RingThread::new(rings, &machine, shared));
     let rings = rings.transpose()?;
     let grants = TenderGrants {
-        guest: calls.grants(resources.event.as_ref(), pci.held().chain(region::held(&regions))),
+        guest: calls.grants(
+            resources.event.as_ref(),
+            pci.held().chain(region::held(&regions)),
+        ),
         vcpu: machine.vcpu().as_raw_fd(),
         core_file: core_file.as_ref().map(|core| core.file.as_raw_fd()),
         stop: rings.as_ref().map(|rings| rings.stop.numbers()),

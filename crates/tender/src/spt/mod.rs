@@ -138,9 +138,7 @@ fn grants(resources: &Resources) -> Grants {
         quiet_fd: resources.quiet.as_ref().map(AsRawFd::as_raw_fd),
         timer_fd: resources.timer.as_raw_fd(),
         event_fd: resources.event.as_ref().map(AsRawFd::as_raw_fd),
-        held: held
-            .chain(region::held(regions))
-            .collect(),
+        held: held.chain(region::held(regions)).collect(),
         bells: regions
             .iter()
             .filter_map(|region| Some(region.other_bell()?.as_raw_fd()))
