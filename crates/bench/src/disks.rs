@@ -7,8 +7,8 @@
 //! | `process`, `spt` | the image, which waits for each, whatever the depth |
 //! | `process, queue`, `spt, queue` | the image, with a queue that a disk process serves |
 //!
-//! CPU time of an image is that of all of its processes, their starts and ends included; that of fio
-//! is what it says of its job, without its own start.
+//! CPU time of an image is that of all of its processes, their starts and ends included; that of
+//! fio is what it says of its job, without its own start.
 //!
 //! Before each turn the file is in the page cache; requests that pass it by come last.
 

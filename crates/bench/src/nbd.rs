@@ -1,5 +1,5 @@
-//! A file served over the network block device protocol by the image `nbd` beside `nbd-server`, with
-//! nbdcopy as the client of both.
+//! A file served over the network block device protocol by the image `nbd` beside `nbd-server`,
+//! with nbdcopy as the client of both.
 //!
 //! ```text
 //!   nbdcopy - Linux === tap  - the image on spt

@@ -193,8 +193,8 @@ impl Runtime {
         Ok(Box::new(Disk::new(&attached, calls)?))
     }
 
-    /// The disk of this name as a queue, once, and the memory that its buffers lie in; `None` if the
-    /// manifest asks for none of this name, or the tender has none.
+    /// The disk of this name as a queue, once, and the memory that its buffers lie in; `None` if
+    /// the manifest asks for none of this name, or the tender has none.
     ///
     /// # Errors
     /// If the disk was handed out already.

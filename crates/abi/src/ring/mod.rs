@@ -22,8 +22,8 @@
 //! between writing the one and reading the other on both sides, so that one of the two always sees
 //! it.
 //!
-//! A disk that a process of its own serves has rings like these in a region ([`crate::region`]), one
-//! for each of its threads: see [`lanes`].
+//! A disk that a process of its own serves has rings like these in a region ([`crate::region`]):
+//! see [`lanes`].
 
 mod guest;
 mod host;

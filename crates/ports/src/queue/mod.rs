@@ -7,6 +7,11 @@
 //! says makes no sense, or it has ended, all requests come back as [`BlockError::Gone`], and so do
 //! those that follow.
 
+#![expect(
+    clippy::vec_box,
+    reason = "a request moves from list to list as its box"
+)]
+
 #[cfg(test)]
 mod tests;
 

@@ -1,11 +1,11 @@
-//! The process that serves a disk with several requests in flight (`abi::ring::lanes`), whatever the
+//! The process that serves a disk with several requests in flight (`abi::ring::lanes`), on each
 //! host.
 //!
 //! A jail has no asynchronous call, so whoever wants several reads at once needs as many threads.
-//! They are in a process of their own, which the tender starts before its own jail closes: a copy of
-//! it, without guest memory, which keeps the disk and the memory that it shares with the guest, and
-//! nothing else. Each thread takes a request from a lane that no other one serves at the moment, and
-//! makes one system call for it, to or from the guest's buffers in place.
+//! They are in a process of their own, which the tender starts before its own jail closes: a copy
+//! of it, without guest memory, which keeps the disk and the memory that it shares with the guest,
+//! and nothing else. Each thread takes a request from a lane that no other one serves at the
+//! moment, and makes one system call for it, to or from the guest's buffers in place.
 //!
 //! It ends when the guest ends. If it ends before, the guest's requests fail
 //! (`BlockError::Gone`), and the guest goes on.

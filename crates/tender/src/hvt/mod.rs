@@ -198,8 +198,8 @@ fn serve(machine: &mut Running, calls: &Calls, shares: bool, complaint: &Complai
     }
 }
 
-/// The rings of disks that processes serve, by the indices of their regions, of which region 0 would
-/// have `first`.
+/// The rings of disks that processes serve, by the indices of their regions, of which region 0
+/// would have `first`.
 fn queues(regions: &[Region], first: usize) -> Vec<(usize, Rings<'static>)> {
     let regions = (first..).zip(regions);
     let queues = regions.filter_map(|(index, region)| Some((index, region.queue.as_ref()?.rings)));

@@ -28,8 +28,8 @@ pub struct Ready {
 }
 
 impl Filling {
-    /// Takes all addresses from [`GUEST_BASE`] to `end`, a multiple of the page size. Processes that
-    /// are copies of this one have none of it.
+    /// Takes all addresses from [`GUEST_BASE`] to `end`, a multiple of the page size. Processes
+    /// that are copies of this one have none of it.
     ///
     /// # Errors
     /// `ENOMEM` if the machine has not enough, `EEXIST` if something else lies there, `EPERM` if
