@@ -153,7 +153,8 @@ fn end(served: &mut Served, files: &Files) -> io::Result<()> {
         let pid = pid.trim().parse().ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("nbd-server has no number"))?;
         rustix::process::kill_process(pid, Signal::TERM)?;
-        fs::remove_file(&files.pid)?;
+        // It may have done so itself.
+        let _ = fs::remove_file(&files.pid);
     }
     disks::reap()
 }

@@ -34,6 +34,7 @@ use core::cell::{Cell, RefCell};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 use device::{Netif, Pool};
+use hw::DmaArena;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::string::{String, ToString};
@@ -42,8 +43,8 @@ use zerocopy::{FromBytes, IntoBytes};
 const WORD: usize = size_of::<u64>();
 /// Bytes of the disk that the host has.
 const DISK_BYTES: usize = 8192;
-/// Bytes of buffers of the disk with a queue.
-const QUEUE_BYTES: usize = 256 << 10;
+/// Where the buffers of the disk with a queue begin, of an image without other regions.
+pub const QUEUE_DATA: u64 = region::own_address(0) + DATA_OFFSET;
 
 /// A host that does what a test says.
 #[derive(Default)]
@@ -251,8 +252,8 @@ pub struct Setup {
     pub carry_sockets: bool,
     /// States, and their memory.
     pub states: Vec<(&'static str, StateMemory)>,
-    /// The disk that has a queue.
-    pub queue: Option<&'static str>,
+    /// The disk that has a queue, and what its buffers lie in: from [`QUEUE_DATA`] on.
+    pub queue: Option<(&'static str, DmaArena)>,
     /// Whether the host has rings.
     pub rings: bool,
     /// Whether the shared file has texts of rules.
@@ -367,14 +368,13 @@ fn link_memory(
 /// Memory of the queue of the disk with this name, behind the other regions, and what is asked for
 /// and told.
 fn queue_memory(
-    name: &'static str,
+    (name, arena): (&'static str, DmaArena),
     words: &'static [AtomicU64],
     regions: &mut Vec<region::Request>,
     host_info: &mut HostInfo,
 ) -> Vec<Option<QueueMemory>> {
     let (number, start) = (regions.len(), region::own_address(regions.len()));
-    let (arena, _) = hw::sim::arena(QUEUE_BYTES, start + DATA_OFFSET);
-    let bytes = DATA_OFFSET + QUEUE_BYTES as u64;
+    let bytes = DATA_OFFSET + arena.left() as u64;
     host_info.regions[number].own_bytes = bytes;
     regions.push(region::Request {
         name: name_field(name).expect("a name"),
@@ -471,7 +471,8 @@ impl Setup {
         });
         let queues = self
             .queue
-            .map(|name| queue_memory(name, queue, &mut regions, &mut host_info));
+            .take()
+            .map(|disk| queue_memory(disk, queue, &mut regions, &mut host_info));
         let memory = vec![self.fill; self.buffers * BUFFER_BYTES].leak();
         let others = host_info.pci[0] != Info::ZERO;
         let runtime = Runtime::new(Parts {

@@ -1,4 +1,4 @@
-use crate::puppet::{Scene, Setup};
+use crate::puppet::{QUEUE_DATA, Scene, Setup};
 use crate::queue::DiskQueue;
 use abi::extension::device_flag::{DISK, READ_ONLY};
 use abi::manifest::Device;
@@ -14,6 +14,7 @@ use device::block::{BlockError, BlockQueue, Buffers, Operation, Request};
 use hw::{DmaArena, DmaBuf};
 
 const CAPACITY: u64 = 1 << 20;
+const BUFFERS: usize = 256 << 10;
 
 struct Bench {
     scene: Scene,
@@ -27,9 +28,10 @@ fn bench(flags: u32) -> Bench {
         capacity: CAPACITY,
         block_size: 512,
     };
+    let (arena, _) = hw::sim::arena(BUFFERS, QUEUE_DATA);
     let setup = Setup {
         devices: vec![("disk", device, flags)],
-        queue: Some("disk"),
+        queue: Some(("disk", arena)),
         ..Setup::default()
     };
     let scene = setup.start();
