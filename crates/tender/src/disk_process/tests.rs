@@ -90,7 +90,7 @@ fn requests_of_all_lanes_are_served_from_any_thread() {
         world.memory.copy_in(Gpa::new(at), &bytes).unwrap();
         assert!(lane.write(request(Operation::Write, at, at, 512)));
         assert!(lane.write(request(Operation::Flush, 0, 0, 0)));
-        assert!(lane.write(request(Operation::Read, at, 64 << 10 | at, 512)));
+        assert!(lane.write(request(Operation::Read, at, (64 << 10) | at, 512)));
         lane.post();
     }
     while world.lanes.turn(5).unwrap() {}
@@ -101,7 +101,7 @@ fn requests_of_all_lanes_are_served_from_any_thread() {
             [Ok(Some(512)), Ok(Some(0)), Ok(Some(512)), Ok(None)]
         );
         let mut bytes = [0; 512];
-        let at = Gpa::new(64 << 10 | number as u64 * 512);
+        let at = Gpa::new((64 << 10) | (number as u64 * 512));
         world.memory.copy_out(at, &mut bytes).unwrap();
         assert_eq!(bytes, [number as u8 + 1; 512]);
     }
@@ -176,7 +176,7 @@ fn the_guest_is_woken_once_from_each_sleep() {
     };
     assert_eq!(serve(2), 0);
     let sleeps = |number| {
-        let bits = number * waiting::SLEEP | waiting::RECEIVE;
+        let bits = (number * waiting::SLEEP) | waiting::RECEIVE;
         world.word(word::WAITING).store(bits, Ordering::Relaxed);
     };
     sleeps(1);
