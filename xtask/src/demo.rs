@@ -53,6 +53,10 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   http       files over HTTP of an image beside nginx (needs wrk and nginx)
   fairness   how late a task of a guest wakes while its port is flooded, on taps and on the 82599's
              software model, with the bound of a turn and without
+  disks      a file of the host's as the disk of an image, with and without a queue, beside fio on
+             the same file (needs fio)
+  nbd        a disk over the network of an image, with and without a queue, beside nbd-server (needs
+             nbdcopy and nbd-server)
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
              number of frames, and forward them in a function forward_batch (needs valgrind)
@@ -72,7 +76,8 @@ const DEMONSTRATIONS: [&str; 7] = [
 ];
 
 /// The benchmarks between two segments.
-const BENCHMARKS: [&str; 9] = [
+const BENCHMARKS: [&str; 10] = [
+    "nbd",
     "firewall",
     "rules",
     "nic",
@@ -95,6 +100,7 @@ const STACK: &str = "unikernels/stack";
 /// The appliance that is measured by `bench service` and `bench loss`.
 const SERVICE: &str = "unikernels/iperf3";
 /// The appliance that is measured by `bench http`, and its idle connections by `bench connections`.
+const NBD: &str = "unikernels/nbd";
 const HTTP: &str = "unikernels/http";
 /// The appliance that is measured by `bench connections`.
 const ECHO: &str = "unikernels/echo";
@@ -173,6 +179,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
         Some((what, arguments)) if what == "hosts" => return hosts(root, arguments),
         Some((what, arguments)) if what == "matrix" => return along_axes(root, arguments),
         Some((what, arguments)) if what == "fairness" => return fairness(root, arguments),
+        Some((what, arguments)) if what == "disks" => return disks(root, arguments),
         Some((what, arguments)) if BENCHMARKS.contains(&what.as_str()) => (what, arguments),
         Some((what, arguments)) if what == "driver" => return driver(root, arguments),
         _ if crate::wants_help(options) || options.is_empty() => {
@@ -186,6 +193,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
     let (appliance, file) = match benchmark.as_str() {
         "service" | "loss" => (SERVICE, "iperf3.spt"),
         "http" => (HTTP, "http.spt"),
+        "nbd" => (NBD, "nbd.spt"),
         "proxy" => (STACK, "stack.spt"),
         "connections" => (ECHO, "echo.spt"),
         _ => (FIREWALL, "firewall.spt"),
@@ -234,6 +242,7 @@ fn also(benchmark: &str) -> &'static [(&'static str, &'static str, &'static str)
             ("--edge", "--manifest=manifest-link.json", "link"),
             ("--middle", "--manifest=manifest-links.json", "links"),
         ],
+        "nbd" => &[("--queue", "--manifest=manifest-queue.json", "queue")],
         "service" => &[
             ("--smoltcp", "--features=service/smoltcp", "smoltcp"),
             ("--sockets", "--manifest=manifest-sockets.json", "sockets"),
@@ -328,6 +337,14 @@ fn fairness(root: &Path, arguments: &[String]) -> Result<i32, String> {
     packages::provide(&[BUILD], false)?;
     let programs = build(root, &["outboard", "tender", "bench"])?;
     let mut command = with_guests(root, "fairness", &programs)?;
+    process::run(command.args(arguments))
+}
+
+/// The benchmark of a host's file as a disk.
+fn disks(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    packages::provide(&[BUILD, packages::of_benchmark("disks")], false)?;
+    let programs = build(root, &["tender", "bench"])?;
+    let mut command = with_guests(root, "disks", &programs)?;
     process::run(command.args(arguments))
 }
 

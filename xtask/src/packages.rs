@@ -210,6 +210,8 @@ pub fn of_benchmark(benchmark: &str) -> &'static [Tool] {
         "service" | "loss" => IPERF3,
         "http" | "proxy" => HTTP,
         "driver" => COUNT,
+        "disks" => DISKS,
+        "nbd" => NBD,
         "hvt" | "hosts" | "matrix" => LAB,
         _ => &[],
     }
@@ -238,6 +240,30 @@ const HTTP: &[Tool] = &[
         required: true,
     },
 ];
+
+/// What the benchmark of disks over the network takes.
+const NBD: &[Tool] = &[
+    Tool {
+        program: "nbdcopy",
+        packages: &["libnbd-bin"],
+        purpose: "copies to and from servers",
+        required: true,
+    },
+    Tool {
+        program: "nbd-server",
+        packages: &["nbd-server"],
+        purpose: "serves on Linux",
+        required: true,
+    },
+];
+
+/// What the benchmark of disks takes.
+const DISKS: &[Tool] = &[Tool {
+    program: "fio",
+    packages: &["fio"],
+    purpose: "reads and writes the same file",
+    required: true,
+}];
 
 /// What packaging takes beyond [`BUILD`].
 pub const PACKAGE: &[Tool] = &[

@@ -4,6 +4,8 @@
 //! A region of the kind [`kind::LINK`] is one end of a link (see [`crate::link`]): memory of its
 //! own, and the other end's, which it can only read. One of the kind [`kind::SOCKETS`] is the same,
 //! and its frames carry sockets. One of the kind [`kind::STATE`] is memory that outlives the image.
+//! One of the kind [`kind::QUEUE`] is shared with the process that serves a disk, which the tender
+//! starts.
 //! Regions are named in the manifest and lie in files that whoever starts the image has made.
 
 use crate::PAGE_SIZE;
@@ -49,13 +51,17 @@ pub mod kind {
     /// An end of a link that carries sockets instead of an Ethernet's frames. To the host it is a
     /// link; one that does not know this kind refuses the image.
     pub const SOCKETS: u32 = 3;
+    /// Requests to the disk of this name, several at a time, and their buffers: see
+    /// [`crate::ring::lanes`]. The tender makes it.
+    pub const QUEUE: u32 = 4;
 }
 
 /// A region that an image asks for, as it stands in the extension note behind the PCIe devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Request {
-    /// Name, ended by a NUL; no other device of the image has the same.
+    /// Name, ended by a NUL; no other device of the image has the same, but that of a
+    /// [`kind::QUEUE`] is its disk's.
     pub name: [u8; NAME_BYTES_MAX + 1],
     /// One of [`kind`].
     pub kind: u32,
@@ -90,7 +96,8 @@ pub struct Info {
     pub own_bytes: u64,
     /// Bytes that are mapped at [`peer_address`], read-only; 0 unless it is a link.
     pub peer_bytes: u64,
-    /// On `spt` and `process`: the descriptor by which the other end is rung.
+    /// On `spt` and `process`: the descriptor by which the other end is rung, or who serves a
+    /// disk.
     pub bell: i32,
     /// The MAC address of this end of a link.
     pub mac: [u8; 6],

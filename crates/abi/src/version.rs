@@ -85,6 +85,8 @@ const _: () = {
     assert!(ring::word::ADDRESS == 0 && ring::word::LENGTH == 1);
     assert!(ring::word::OFFSET == 2 && ring::word::RESULT == 3);
     assert!(ring::KICK_PORT == 0x520);
+    assert!(ring::word::GONE == 16 && ring::lanes::LANES == 8);
+    assert!(ring::lanes::DATA_OFFSET == 2 << 20);
     // Disks.
     assert!(spt::TRANSFER_BYTES == 64 << 10 && spt::DISCARD_BYTES == 1 << 20);
     // The shared file.

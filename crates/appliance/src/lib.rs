@@ -75,18 +75,38 @@ pub fn disk(name: &str) -> Result<Box<dyn BlockDevice>, Error> {
 /// # Errors
 /// As [`disk`].
 pub fn queue(name: &str, count: usize, bytes: usize) -> Result<Queue, Error> {
-    let found = match unikernel::block(name) {
+    let found = match served(name, count, bytes) {
+        Ok(None) => unserved(name, count, bytes),
+        Ok(Some(queue)) => Ok(queue),
+        Err(reason) => Err(reason),
+    };
+    found.map_err(|reason| Error {
+        name: name.into(),
+        reason,
+    })
+}
+
+/// The queue of a disk that a process of the host's serves, if there is one.
+fn served(name: &str, count: usize, bytes: usize) -> Result<Option<Queue>, Reason> {
+    let found = unikernel::queue(name).map_err(Reason::Device)?;
+    let Some((queue, mut arena)) = found else {
+        return Ok(None);
+    };
+    let alignment = queue.limits().alignment;
+    let buffers: Result<_, _> = (0..count).map(|_| arena.buf(bytes, alignment)).collect();
+    Ok(Some((Box::new(queue), buffers.map_err(Reason::Served)?)))
+}
+
+/// The queue of any other disk.
+fn unserved(name: &str, count: usize, bytes: usize) -> Result<Queue, Reason> {
+    match unikernel::block(name) {
         Err(DeviceError::NotInManifest(_)) => {
             driven(name).and_then(|driven| driven.queue(count, bytes))
         }
         found => found
             .map(|disk| immediate(disk, count, bytes))
             .map_err(Reason::Device),
-    };
-    found.map_err(|reason| Error {
-        name: name.into(),
-        reason,
-    })
+    }
 }
 
 /// A queue of a disk whose caller waits.
@@ -236,6 +256,7 @@ enum Reason {
     Nvme(block::nvme::Error),
     Ahci(block::ahci::Error),
     Buffers(OutOfDma),
+    Served(OutOfDma),
 }
 
 impl Error {
@@ -259,6 +280,11 @@ impl fmt::Display for Error {
             Reason::Nvme(error) => error.fmt(f),
             Reason::Ahci(error) => error.fmt(f),
             Reason::Buffers(out) => out.fmt(f),
+            Reason::Served(OutOfDma { wanted, left }) => write!(
+                f,
+                "its queue has {left} bytes left for a buffer of {wanted}: make \"queue\" larger \
+                 in manifest.json"
+            ),
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | [`turn`], [`measures`] | one contender's turn, and what is measured in it |
 //! | [`firewall`], [`promises`] | the benchmark of the firewall |
 //! | [`rules`] | the benchmark of its rules |
+//! | [`disks`] | the benchmark of a host's file as a disk |
 //! | [`driver`] | the benchmark of a NIC's driver |
 //! | [`service`] | the benchmark of TCP |
 //! | [`http`] | the benchmark of files over HTTP |
@@ -21,6 +22,7 @@
 //! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
 //! | [`split`] | the firewall as one image, and as three that links join |
+//! | [`nbd`] | the benchmark of a disk over the network |
 //! | [`hosts`] | instructions for each frame on the three hosts, and mappings of the IOMMU |
 //! | [`matrix`] | devices, monitors and buses under load, along many axes |
 //! | [`lab`] | measurements in the lab |
@@ -28,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod connections;
+pub mod disks;
 pub mod driver;
 pub mod fairness;
 pub mod firewall;
@@ -40,6 +43,7 @@ pub mod loss;
 pub mod machine;
 pub mod matrix;
 pub mod measures;
+pub mod nbd;
 pub mod nic;
 pub mod placement;
 pub mod plan;

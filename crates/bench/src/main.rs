@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod guests;
+
 use std::error::Error;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,10 +18,10 @@ use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
 use bench::{
-    connections, driver, fairness, hosts, loss, matrix, nic, promises, proxied, service, split,
-    turn,
+    connections, driver, hosts, loss, matrix, nic, promises, proxied, service, split, turn,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use guests::{Guests, Nbd};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use testbed::traffic::{echo, paced};
 use testbed::{privilege, relay};
@@ -61,7 +63,11 @@ enum Command {
     /// Measure many connections to an image beside Linux's
     Connections(Connections),
     /// Measure how late a task wakes while its image's port is flooded
-    Fairness(Fairness),
+    Fairness(Guests),
+    /// Measure a file of the host's as the disk of an image, beside fio on the same file
+    Disks(Guests),
+    /// Measure a file over the network block device protocol of an image beside nbd-server
+    Nbd(Nbd),
     /// Send back what comes to a port, until standard input ends
     Echo { address: Ipv4Addr, port: u16 },
     /// Open idle connections, and keep them until standard input ends
@@ -203,25 +209,6 @@ struct Driver {
 }
 
 #[derive(Args)]
-struct Fairness {
-    /// outboard-tender; outboard is expected beside it
-    #[arg(long)]
-    tender: PathBuf,
-    /// The folder of tiny guests
-    #[arg(long)]
-    guests: PathBuf,
-    /// Folder for the results
-    #[arg(long)]
-    out: PathBuf,
-    /// One round: a glance, nothing to judge by
-    #[arg(long)]
-    quick: bool,
-    /// Turns of each contender
-    #[arg(long)]
-    rounds: Option<usize>,
-}
-
-#[derive(Args)]
 struct Hvt {
     /// outboard-tender
     #[arg(long)]
@@ -313,7 +300,9 @@ fn main() -> ExitCode {
         Command::Proxy(arguments) => proxy(&arguments),
         Command::Loss(arguments) => loss(&arguments),
         Command::Connections(arguments) => connections(&arguments),
-        Command::Fairness(arguments) => fairness(&arguments),
+        Command::Fairness(arguments) => guests::fairness(&arguments),
+        Command::Disks(arguments) => guests::disks(&arguments),
+        Command::Nbd(arguments) => guests::nbd(&arguments),
         Command::Echo { address, port } => echo::serve(address, port).map_err(Into::into),
         Command::Hold { from, to, count } => connections::hold(from, to, count).map_err(Into::into),
         Command::Driver(arguments) => driver(&arguments),
@@ -633,30 +622,6 @@ fn hvt(arguments: &Hvt) -> Result<(), Box<dyn Error>> {
     report(&subject, arguments.quick, out, || match lab {
         Some(lab) => hvt::measure_in_lab(&plan, &programs, lab, &say),
         None => hvt::measure(&plan, &programs, &say),
-    })
-}
-
-fn fairness(arguments: &Fairness) -> Result<(), Box<dyn Error>> {
-    privilege::acquire()?;
-    let usual = match arguments.quick {
-        true => fairness::ROUNDS_QUICK,
-        false => fairness::ROUNDS,
-    };
-    let rounds = arguments.rounds.unwrap_or(usual);
-    let programs = fairness::Programs {
-        tender: arguments.tender.clone(),
-        guests: arguments.guests.clone(),
-    };
-    let subject = Subject {
-        title: "A busy port beside a task that sleeps",
-        benchmark: "fairness",
-        rounds,
-        measures: &fairness::ALL,
-        plots: &fairness::PLOTTED,
-        promises: &fairness::PROMISES,
-    };
-    report(&subject, arguments.quick, &arguments.out, || {
-        fairness::measure(rounds, &programs, &say)
     })
 }
 

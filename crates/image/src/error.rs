@@ -77,6 +77,8 @@ pub enum RequestError {
     RegionName(usize),
     /// Another device has the name of this region.
     RegionDuplicate(usize),
+    /// The region is the queue of a disk that the manifest does not have.
+    RegionDisk(usize),
     /// The region is of no known kind.
     RegionKind(usize),
     /// A region of this kind has no such size.
@@ -194,6 +196,7 @@ impl fmt::Display for RequestError {
                 "region {i} has a name that is not 1 to {NAME_BYTES_MAX} letters and digits"
             ),
             Self::RegionDuplicate(i) => write!(f, "region {i} has the name of another device"),
+            Self::RegionDisk(i) => write!(f, "region {i} is the queue of a disk that there is not"),
             Self::RegionKind(i) => write!(f, "region {i} is neither a link nor a state"),
             Self::RegionBytes(i) => write!(f, "region {i} has a size that its kind cannot have"),
             Self::DmaBytes(bytes) => write!(

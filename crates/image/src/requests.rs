@@ -5,8 +5,10 @@ use crate::error::RequestError;
 use abi::extension::Descriptor;
 use abi::link;
 use abi::manifest::Entry;
+use abi::manifest::kind::BLOCK_BASIC;
 use abi::pci::{BARS, DEVICES_MAX, DMA_BYTES_MAX, DMA_GRANULE, INDICES_MAX, Request, request_flag};
 use abi::region::{self, REGIONS_MAX, kind};
+use abi::ring::lanes;
 use zerocopy::FromBytes;
 
 /// What an extension note asks for.
@@ -47,10 +49,16 @@ pub fn parse(
     }
     for (i, request) in regions.iter().enumerate() {
         let name = request.name().ok_or(RequestError::RegionName(i))?;
-        if names.contains(&name) {
-            return Err(RequestError::RegionDuplicate(i));
+        // The queue of a disk has its disk's.
+        match request.kind {
+            kind::QUEUE if !has_disk(entries, name) => return Err(RequestError::RegionDisk(i)),
+            kind::QUEUE if has_queue(&regions[..i], name) => {
+                return Err(RequestError::RegionDuplicate(i));
+            }
+            kind::QUEUE => {}
+            _ if names.contains(&name) => return Err(RequestError::RegionDuplicate(i)),
+            _ => names.push(name),
         }
-        names.push(name);
         check_region(request).map_err(|cause| cause(i))?;
     }
     Ok(Requests { pci, regions })
@@ -75,11 +83,22 @@ fn check(request: &Request) -> Result<(), fn(usize) -> RequestError> {
     }
 }
 
+fn has_disk(entries: &[Entry], name: &str) -> bool {
+    let mut disks = entries.iter().filter(|entry| entry.kind == BLOCK_BASIC);
+    disks.any(|disk| disk.name() == Some(name))
+}
+
+fn has_queue(regions: &[region::Request], name: &str) -> bool {
+    let mut queues = regions.iter().filter(|region| region.kind == kind::QUEUE);
+    queues.any(|queue| queue.name() == Some(name))
+}
+
 fn check_region(request: &region::Request) -> Result<(), fn(usize) -> RequestError> {
     let bytes = u64::from(request.bytes);
     let fits = match request.kind {
         kind::LINK | kind::SOCKETS => link::is_file(bytes),
         kind::STATE => region::is_state(bytes),
+        kind::QUEUE => lanes::is_region(bytes),
         _ => return Err(RequestError::RegionKind),
     };
     match fits {

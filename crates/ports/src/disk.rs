@@ -80,6 +80,41 @@ impl Transfer for CallDisk {
     }
 }
 
+/// Capacity and limits of a disk, as the tender says.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn properties(attached: &Attached) -> Result<(u64, Limits), DeviceError> {
+    let Some(Device::Block {
+        capacity,
+        block_size: block_size @ 1..,
+    }) = attached.entry.device()
+    else {
+        return Err(DeviceError::OtherKind);
+    };
+    let has = |flag| attached.flags & flag != 0;
+    let read_only = has(device_flag::READ_ONLY);
+    let writes = has(device_flag::DISK) && !read_only;
+    let limits = Limits {
+        read_only,
+        alignment: match has(device_flag::DIRECT) {
+            true => PAGE_SIZE as usize,
+            false => 1,
+        },
+        durability: match (read_only, writes) {
+            (true, _) => Durability::Written,
+            (false, true) => Durability::Flushed,
+            (false, false) => Durability::Unknown,
+        },
+        discard: writes,
+        write_zeroes: writes,
+        // Who has others to serve goes back to them in between.
+        range_bytes_max: DISCARD_BYTES,
+        ..Limits::plain(block_size.into())
+    };
+    Ok((capacity, limits))
+}
+
 /// A disk of the manifest.
 pub(crate) struct Disk<T> {
     transfer: T,
@@ -92,36 +127,13 @@ pub(crate) struct Disk<T> {
 impl<T: Transfer> Disk<T> {
     /// The disk of this entry, whose bytes move so.
     pub(crate) fn new(attached: &Attached, transfer: T) -> Result<Self, DeviceError> {
-        let Some(Device::Block {
-            capacity,
-            block_size: block_size @ 1..,
-        }) = attached.entry.device()
-        else {
-            return Err(DeviceError::OtherKind);
-        };
-        let has = |flag| attached.flags & flag != 0;
-        let read_only = has(device_flag::READ_ONLY);
-        let writes = has(device_flag::DISK) && !read_only;
-        let direct = has(device_flag::DIRECT);
-        let limits = Limits {
-            read_only,
-            alignment: if direct { PAGE_SIZE as usize } else { 1 },
-            durability: match (read_only, writes) {
-                (true, _) => Durability::Written,
-                (false, true) => Durability::Flushed,
-                (false, false) => Durability::Unknown,
-            },
-            discard: writes,
-            write_zeroes: writes,
-            // Who has others to serve goes back to them in between.
-            range_bytes_max: DISCARD_BYTES,
-            ..Limits::plain(block_size.into())
-        };
+        let (capacity, limits) = properties(attached)?;
+        let direct = attached.flags & device_flag::DIRECT != 0;
         Ok(Self {
             transfer,
             capacity,
             limits,
-            aligned: direct.then(|| Aligned::new(block_size.into())),
+            aligned: direct.then(|| Aligned::new(limits.block_size)),
         })
     }
 
@@ -181,7 +193,7 @@ fn written(
     }
 }
 
-fn failed(errno: Errno) -> BlockError {
+pub(crate) fn failed(errno: Errno) -> BlockError {
     match errno {
         Errno::NOT_SUPPORTED => BlockError::Unsupported,
         Errno(number) => BlockError::Host(number),

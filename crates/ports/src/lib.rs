@@ -56,6 +56,7 @@ mod port;
 mod progress;
 #[cfg(any(test, feature = "puppet"))]
 pub mod puppet;
+mod queue;
 mod regions;
 mod ring;
 pub mod rules;
@@ -76,7 +77,8 @@ pub use host::{Errno, Handle, Host};
 pub use link::LinkMemory;
 pub use network::Network;
 pub use nic::{Card, NicPort};
-pub use regions::regions;
+pub use queue::{DiskQueue, QueueMemory};
+pub use regions::{Regions, regions};
 pub use ring::Rings;
 pub use runtime::{Parts, Ready, Runtime};
 pub use tap::TapPort;

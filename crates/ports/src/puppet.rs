@@ -6,6 +6,8 @@ use crate::devices::Devices;
 use crate::host::{Errno, Handle, Host};
 use crate::link::LinkMemory;
 use crate::network::Network;
+use crate::queue::QueueMemory;
+use crate::regions::Regions;
 use crate::ring::Rings;
 use crate::runtime::{Parts, Runtime};
 use crate::share::{HostWord, SharedFile};
@@ -17,6 +19,7 @@ use abi::link::{HEAD_BYTES, file_bytes};
 use abi::manifest::{Device, Entry, kind, name_field};
 use abi::pci::{CLASS_NETWORK, Info, Request, info_flag};
 use abi::region;
+use abi::ring::lanes::DATA_OFFSET;
 use abi::ring::{Server, WORDS};
 use abi::share::{
     BYTES, CAPTURE_OFFSET, CAPTURE_RING_OFFSET, CONTROL_OFFSET, COUNTERS_PER_PORT, CaptureRecord,
@@ -31,6 +34,7 @@ use core::cell::{Cell, RefCell};
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering};
 use device::{Netif, Pool};
+use hw::DmaArena;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::string::{String, ToString};
@@ -39,6 +43,8 @@ use zerocopy::{FromBytes, IntoBytes};
 const WORD: usize = size_of::<u64>();
 /// Bytes of the disk that the host has.
 const DISK_BYTES: usize = 8192;
+/// Where the buffers of the disk with a queue begin, of an image without other regions.
+pub const QUEUE_DATA: u64 = region::own_address(0) + DATA_OFFSET;
 
 /// A host that does what a test says.
 #[derive(Default)]
@@ -246,6 +252,8 @@ pub struct Setup {
     pub carry_sockets: bool,
     /// States, and their memory.
     pub states: Vec<(&'static str, StateMemory)>,
+    /// The disk that has a queue, and what its buffers lie in: from [`QUEUE_DATA`] on.
+    pub queue: Option<(&'static str, DmaArena)>,
     /// Whether the host has rings.
     pub rings: bool,
     /// Whether the shared file has texts of rules.
@@ -271,6 +279,7 @@ impl Default for Setup {
             open: false,
             carry_sockets: false,
             states: vec![],
+            queue: None,
             rings: false,
             rules: false,
             quiet: None,
@@ -291,6 +300,8 @@ pub struct Scene {
     guest: &'static [AtomicU64],
     control: &'static [HostWord],
     rings: &'static [AtomicU64],
+    /// The words that the queue of a disk shares with whoever serves it.
+    queue: &'static [AtomicU64],
     /// Links as the images at the other ends have them.
     far: Vec<Far>,
 }
@@ -352,6 +363,31 @@ fn link_memory(
         });
     }
     (memory, requests, far)
+}
+
+/// Memory of the queue of the disk with this name, behind the other regions, and what is asked for
+/// and told.
+fn queue_memory(
+    (name, arena): (&'static str, DmaArena),
+    words: &'static [AtomicU64],
+    regions: &mut Vec<region::Request>,
+    host_info: &mut HostInfo,
+) -> Vec<Option<QueueMemory>> {
+    let (number, start) = (regions.len(), region::own_address(regions.len()));
+    let bytes = DATA_OFFSET + arena.left() as u64;
+    host_info.regions[number].own_bytes = bytes;
+    regions.push(region::Request {
+        name: name_field(name).expect("a name"),
+        kind: region::kind::QUEUE,
+        bytes: bytes as u32,
+    });
+    let mut memory: Vec<_> = (0..number).map(|_| None).collect();
+    memory.push(Some(QueueMemory {
+        words,
+        arena,
+        start,
+    }));
+    memory
 }
 
 fn words(bytes: usize) -> &'static [AtomicU64] {
@@ -428,14 +464,26 @@ impl Setup {
         let states = core::mem::take(&mut self.states);
         let (states, more) = state_memory(states, links.len(), &mut host_info);
         regions.extend(more);
+        let queue = words(if self.queue.is_some() {
+            WORDS * WORD
+        } else {
+            0
+        });
+        let queues = self
+            .queue
+            .take()
+            .map(|disk| queue_memory(disk, queue, &mut regions, &mut host_info));
         let memory = vec![self.fill; self.buffers * BUFFER_BYTES].leak();
         let others = host_info.pci[0] != Info::ZERO;
         let runtime = Runtime::new(Parts {
             host,
             share: SharedFile::new(guest, control),
             rings: Rings::new(rings, host, others),
-            links,
-            states,
+            regions: Regions {
+                links,
+                states,
+                queues: queues.unwrap_or_default(),
+            },
             devices: Devices::new(self.entries(), self.requests(), regions.leak(), &host_info),
             pool: Pool::new(memory, BUFFER_BYTES),
             command_line: self.command_line,
@@ -449,6 +497,7 @@ impl Setup {
             guest,
             control,
             rings,
+            queue,
             far,
         }
     }
@@ -465,6 +514,17 @@ impl Scene {
     pub fn server(&self, queue: usize) -> Server<'static> {
         let rings = abi::ring::Rings::new(self.rings).expect("there are rings");
         rings.server(queue).expect("there is such a queue")
+    }
+
+    /// The host's end of a lane of the disk with a queue.
+    pub fn lane(&self, lane: usize) -> Server<'static> {
+        let rings = abi::ring::Rings::new(self.queue).expect("a disk has a queue");
+        rings.server(lane).expect("there is such a lane")
+    }
+
+    /// A word of that queue.
+    pub fn queue_word(&self, word: usize) -> &'static AtomicU64 {
+        &self.queue[word]
     }
 
     /// A word of the rings.

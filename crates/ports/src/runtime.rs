@@ -9,10 +9,12 @@ use crate::devices::{DeviceError, Devices};
 use crate::disk::{CallDisk, Disk};
 use crate::host::{Handle, Host};
 use crate::ledger::Ledger;
-use crate::link::{LinkMemory, Links};
+use crate::link::Links;
 use crate::mtu::MTU_MAX;
 use crate::network::Network;
 use crate::progress::Progress;
+use crate::queue::{DiskQueue, Queues};
+use crate::regions::Regions;
 use crate::ring::Rings;
 use crate::schedule::Schedule;
 use crate::share::{HostWord, SharedFile};
@@ -28,6 +30,7 @@ use core::cell::RefCell;
 use core::fmt;
 use core::sync::atomic::Ordering;
 use device::{BlockDevice, Netif, Pool, WaitHandle};
+use hw::DmaArena;
 
 /// What a runtime is made of.
 pub struct Parts {
@@ -37,10 +40,8 @@ pub struct Parts {
     pub share: SharedFile,
     /// The rings, if the host has any.
     pub rings: Option<Rings>,
-    /// The memory of links, by the numbers of their regions.
-    pub links: Vec<Option<LinkMemory>>,
-    /// The memory of states, by the numbers of their regions.
-    pub states: Vec<Option<StateMemory>>,
+    /// The memory of links, states and queues of disks.
+    pub regions: Regions,
     /// The devices.
     pub devices: Devices,
     /// Packet buffers for the networks of the host's.
@@ -73,6 +74,7 @@ pub struct Runtime {
     rings: Option<Rings>,
     links: Links,
     states: RefCell<Vec<Option<StateMemory>>>,
+    queues: Queues,
     pool: Pool,
     progress: Progress,
     /// What the host waits on for all but networks.
@@ -122,8 +124,9 @@ impl Runtime {
                 parts.devices.networks() + parts.devices.links(),
                 parts.sleepless,
             ),
-            states: RefCell::new(parts.states),
-            links: Links::new(parts.links, parts.devices.networks() > 0),
+            states: RefCell::new(parts.regions.states),
+            queues: Queues::new(parts.regions.queues),
+            links: Links::new(parts.regions.links, parts.devices.networks() > 0),
             quiet: parts.quiet,
             networks: parts.devices.network_bits(),
             devices: parts.devices,
@@ -188,6 +191,21 @@ impl Runtime {
         }
         let calls = CallDisk::new(self.host, &attached);
         Ok(Box::new(Disk::new(&attached, calls)?))
+    }
+
+    /// The disk of this name as a queue, once, and the memory that its buffers lie in; `None` if
+    /// the manifest asks for none of this name, or the tender has none.
+    ///
+    /// # Errors
+    /// If the disk was handed out already.
+    pub fn queue(&'static self, name: &str) -> Result<Option<(DiskQueue, DmaArena)>, DeviceError> {
+        let region = match self.devices.take_region(kind::QUEUE, name) {
+            Ok(Some(region)) => region,
+            Ok(None) | Err(DeviceError::NotAttached) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let attached = self.devices.take(self.host, name)?;
+        self.queues.take(self, &region, &attached)
     }
 
     /// The sockets of this name, once; `None` if the manifest has none of this name. The host makes
@@ -310,9 +328,13 @@ impl Runtime {
         self.host.exit(abi::exit::SUCCESS)
     }
 
-    /// Ends the guest: the process that was the PCIe device with this index has gone.
+    /// The process that was the PCIe device with this index has gone, and the guest ends; or it was
+    /// the one that served a disk. Then the queue of the disk knows of it, and its bit is returned.
     #[cold]
-    pub fn device_gone(&self, index: usize) -> ! {
+    pub fn device_gone(&self, index: usize) -> u64 {
+        if self.queues.is_gone(index) {
+            return 1 << index;
+        }
         let name = self.devices.pci_name(index);
         self.print(format_args!(
             "outboard: device {name}: the process that it was has ended\n"

@@ -53,6 +53,8 @@ pub enum Memory<'a> {
     Link(&'a Link),
     /// A state.
     State(&'a State),
+    /// The queue of a disk, which has this index in the manifest.
+    Queue(usize, &'a Block),
 }
 
 /// How manifest and command line differ.
@@ -199,6 +201,11 @@ pub fn pair<'a>(
     }
     for region in regions {
         let Some(name) = region.name() else { continue };
+        if region.kind == region::kind::QUEUE {
+            // A disk that is missing was found to be, above.
+            pairs.regions.extend(queue_of(&pairs.devices, name));
+            continue;
+        }
         match memory(kind_of(region), name, options) {
             Some(memory) => pairs.regions.push(memory),
             None => missing.push(option(kind_of(region), name)),
@@ -223,7 +230,9 @@ fn check_named(
 ) -> Result<(), Error> {
     let entries = manifest.iter().map(|entry| (entry.kind, entry.name()));
     let cards = requests.iter().map(|request| (PCI, request.name()));
-    let shared = regions.iter().map(|r| (kind_of(r), r.name()));
+    // The queue of a disk comes with its disk.
+    let shared = regions.iter().filter(|r| r.kind != region::kind::QUEUE);
+    let shared = shared.map(|r| (kind_of(r), r.name()));
     let named: Vec<_> = entries.chain(cards).chain(shared).collect();
     for (kind, name) in attached(options) {
         let found = named.iter().find(|(_, found)| *found == Some(name));
@@ -300,6 +309,14 @@ fn kind_of(region: &region::Request) -> u32 {
         region::kind::STATE => STATE,
         _ => LINK,
     }
+}
+
+/// The queue of the disk of this name.
+fn queue_of<'a>(devices: &[Pair<'a>], name: &str) -> Option<Memory<'a>> {
+    devices.iter().find_map(|pair| match pair.source {
+        Source::Block(block) if block.name == name => Some(Memory::Queue(pair.index, block)),
+        _ => None,
+    })
 }
 
 fn memory<'a>(kind: u32, name: &str, options: &'a Options) -> Option<Memory<'a>> {

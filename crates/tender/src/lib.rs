@@ -8,6 +8,7 @@
 //! | [`load`] | reads the image |
 //! | [`memory`], [`boot`] | what lies where in guest memory |
 //! | [`share`] | the file that host and guest share |
+//! | [`disk_process`], [`transfer`] | the process that serves a disk; what is asked of a disk |
 //! | [`rules`] | rules for the guest, put into that file |
 //! | [`core_file`] | what a guest that failed leaves to debuggers |
 //! | [`jail`] | what the guest may ask of the kernel |
@@ -22,6 +23,7 @@ pub mod attach;
 pub mod boot;
 pub mod check;
 pub mod core_file;
+pub mod disk_process;
 pub mod hvt;
 pub mod jail;
 pub mod load;
@@ -34,6 +36,7 @@ pub mod start;
 pub mod style;
 pub mod suggest;
 pub mod sys;
+pub mod transfer;
 
 use abi::exit;
 use linux::{descriptor, process, signal};

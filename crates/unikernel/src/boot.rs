@@ -74,13 +74,14 @@ pub(crate) unsafe fn init(target: abi::note::Target, start: &Start) {
     let own = |number, bytes, head| unsafe { share::own(number, bytes, head) };
     // SAFETY: as above.
     let peer = |number, bytes| unsafe { share::peer(number, bytes) };
-    let (links, states) = ports::regions(&host_info.regions, own, peer);
+    // SAFETY: as above; it is asked once for each number.
+    let queue = |number, bytes| unsafe { share::queue(number, bytes) };
+    let memory = ports::regions(regions, &host_info.regions, own, peer, queue);
     let runtime = Runtime::new(Parts {
         host: host::host(),
         share,
         rings: rings.and_then(|words| Rings::new(words, host::host(), others)),
-        links,
-        states,
+        regions: memory,
         devices: Devices::new(entries, requests, regions, &host_info),
         pool: shared.unwrap_or_else(|| Pool::new(arena, BUFFER_BYTES)),
         command_line: command_line.to_str().unwrap_or(""),

@@ -58,6 +58,8 @@ pub use abi::state::Mark;
 use alloc::boxed::Box;
 use core::time::Duration;
 use device::{BlockDevice, Netif};
+use hw::DmaArena;
+use ports::DiskQueue;
 use ports::sockets::{HostSockets, SocketCalls};
 use ports::state::State;
 
@@ -75,6 +77,16 @@ pub fn net(name: &str) -> Result<Box<dyn Netif>, DeviceError> {
 /// If the manifest has no such device or it was handed out already.
 pub fn block(name: &str) -> Result<Box<dyn BlockDevice>, DeviceError> {
     runtime().disk(name)
+}
+
+/// The block device of this name as a queue that a process of the host's serves, once, and the
+/// memory that its buffers lie in; `None` if the manifest asks for none. Appliances take
+/// `appliance::queue`.
+///
+/// # Errors
+/// If it was handed out already.
+pub fn queue(name: &str) -> Result<Option<(DiskQueue, DmaArena)>, DeviceError> {
+    runtime().queue(name)
 }
 
 /// The state that is marked, once: memory that outlives the image, as the last one left it. What

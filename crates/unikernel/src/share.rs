@@ -1,11 +1,15 @@
-//! The memory that the tender shares with the guest beside its own: shared file, rings, links
-//! and states. What lies there, `ports` knows.
+//! The memory that the tender shares with the guest beside its own: shared file, rings, links,
+//! states and queues of disks. What lies there, `ports` knows.
 
 use abi::extension::HostInfo;
 use abi::region::{own_address, peer_address};
 use abi::ring::WORDS;
+use abi::ring::lanes::DATA_OFFSET;
 use abi::share::CONTROL_OFFSET;
+use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
+use hw::DmaArena;
+use ports::QueueMemory;
 use ports::share::{HostWord, SharedFile};
 
 const WORD: usize = size_of::<AtomicU64>();
@@ -71,6 +75,30 @@ pub(crate) unsafe fn own(
     Some((words, unsafe {
         core::slice::from_raw_parts_mut(first, rest)
     }))
+}
+
+/// The memory of region `number`, which has so many bytes, as that of a disk's queue; `None` if
+/// there are too few.
+///
+/// # Safety
+/// To be called once for each number: so many bytes are mapped writable for ever at the address of
+/// this number.
+pub(crate) unsafe fn queue(number: usize, bytes: u64) -> Option<QueueMemory> {
+    let rest = bytes.checked_sub(DATA_OFFSET)?;
+    let start = own_address(number);
+    let words = core::ptr::with_exposed_provenance(start as usize);
+    let first = start + DATA_OFFSET;
+    let data = NonNull::new(core::ptr::with_exposed_provenance_mut(first as usize))?;
+    // SAFETY: mapped and aligned to a page (caller); words of any value; only touched as atomics.
+    let words = unsafe { core::slice::from_raw_parts(words, WORDS) };
+    // SAFETY: mapped and writable (caller), behind the words, and handed out once. Whoever serves
+    // the disk is to it what a device is to DMA memory: it writes where it was told to.
+    let arena = unsafe { DmaArena::new(data, rest as usize, first) };
+    Some(QueueMemory {
+        words,
+        arena,
+        start,
+    })
 }
 
 /// What the other end of link `number` writes.

@@ -221,7 +221,9 @@ fn wait(deadline: Option<Instant>, set: i32) -> u64 {
     for event in &events[..filled] {
         match event.data {
             number @ 0..64 => ready |= 1 << number,
-            number @ EPOLL_GONE..EPOLL_GONE_END => gone((number - EPOLL_GONE) as usize),
+            number @ EPOLL_GONE..EPOLL_GONE_END => {
+                ready |= gone((number - EPOLL_GONE) as usize);
+            }
             // The timer, or the shared file has changed.
             _ => {}
         }
@@ -229,9 +231,10 @@ fn wait(deadline: Option<Instant>, set: i32) -> u64 {
     ready
 }
 
-/// Ends the guest: the process that was the device with this index has gone.
+/// The process that was the device with this index has gone; the bit of a device that has something
+/// for that reason.
 #[cold]
-fn gone(index: usize) -> ! {
+fn gone(index: usize) -> u64 {
     boot::runtime().device_gone(index)
 }
 

@@ -4,16 +4,22 @@
 use crate::harness::build::Images;
 use crate::harness::process::{Ended, run, start};
 use crate::harness::temporary::TemporaryFile;
+use crate::harness::wait::eventually;
 use crate::hosts::{Test, on, on_each};
 use libtest_mimic::{Completion, Failed, Trial};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// Bytes of the disk, and of the parts of it that the guest `disk` makes holes.
 const BYTES: u64 = 8 << 20;
 const HOLES: [(u64, u64); 2] = [(1 << 20, 2 << 20), ((5 << 20) + 4096, 100 << 10)];
+
+/// How long the process of a disk may take to close its jail.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 const GROUP: &str = "disk";
 
@@ -23,6 +29,15 @@ const TESTS: &[(&str, Test)] = &[
     ("a disk that is read-only is not written", read_only),
     ("a disk has one writer, and who it is is said", locked),
     ("readers keep writers out and each other not", shared),
+    (
+        "requests in flight are done by a process of their own",
+        queued,
+    ),
+    (
+        "a disk whose process is killed fails and its guest goes on",
+        orphaned,
+    ),
+    ("the process of a disk ends with its guest", left),
 ];
 
 /// The tests on the hosts that this machine has.
@@ -45,12 +60,27 @@ pub fn on_hvt(images: &'static Images) -> Vec<Trial> {
 }
 
 fn guest(images: &Images, host: &str, disk: &Path, options: &[&str], what: &str) -> Command {
+    command(images, host, disk, options, ("disk", what))
+}
+
+/// A guest with several requests in flight.
+fn queue(images: &Images, host: &str, disk: &Path, what: &str) -> Command {
+    command(images, host, disk, &[], ("disk_queue", what))
+}
+
+fn command(
+    images: &Images,
+    host: &str,
+    disk: &Path,
+    options: &[&str],
+    (guest, what): (&str, &str),
+) -> Command {
     let mut command = Command::new(images.program("outboard-tender"));
     command
         .args([&format!("--host={host}"), "--mem=16"])
         .arg(format!("--block:disk={}", disk.display()))
         .args(options)
-        .arg(images.guest("disk"))
+        .arg(images.guest(guest))
         .arg(what);
     command
 }
@@ -142,6 +172,68 @@ fn shared(images: &Images, host: &str) -> Result<(), Failed> {
         .expect_status(1)?
         .expect_stderr("in use by process")?;
     Ok(())
+}
+
+fn queued(images: &Images, host: &str) -> Result<(), Failed> {
+    let file = TemporaryFile::new("disk", BYTES)?;
+    let ended = run(&mut queue(images, host, &file.path, "whole"))?;
+    ended.expect_status(0)?.expect_stdout("SUCCESS")?;
+    check(&file.path)?;
+    match fs::metadata(&file.path)?.len() {
+        BYTES => Ok(()),
+        bytes => Err(format!("the file has {bytes} bytes now").into()),
+    }
+}
+
+/// The process that serves the disk of this tender's guest.
+fn server_of(tender: u32) -> Result<Pid, Failed> {
+    let children = fs::read_to_string(format!("/proc/{tender}/task/{tender}/children"))?;
+    let mut children = children.split_ascii_whitespace();
+    let (child, other) = (children.next(), children.next());
+    let child = child.filter(|_| other.is_none()).ok_or("not one child")?;
+    let name = fs::read_to_string(format!("/proc/{child}/comm"))?;
+    if name.trim() != "outboard-disk" {
+        return Err(format!("the child is called {name}").into());
+    }
+    Ok(Pid::from_raw(child.parse()?).ok_or("no process")?)
+}
+
+fn orphaned(images: &Images, host: &str) -> Result<(), Failed> {
+    let file = TemporaryFile::new("disk", BYTES)?;
+    let guest = start(&mut queue(images, host, &file.path, "survive"))?;
+    guest.wait_for("READY")?;
+    let server = server_of(guest.id())?;
+    let status = format!("/proc/{}/status", server.as_raw_pid());
+    // Each of its threads was put behind a filter before it served anything.
+    eventually(PATIENCE, || {
+        let status = fs::read_to_string(&status)?;
+        let is_jailed = status.contains("Seccomp:\t2");
+        is_jailed
+            .then_some(())
+            .ok_or_else(|| format!("it has no filter: {status}").into())
+    })?;
+    kill_process(server, Signal::KILL)?;
+    let ended = guest.finish()?;
+    ended.expect_status(0)?.expect_stdout("GONE")?;
+    ended.expect_stdout("disk disk: the process that served it has ended")?;
+    Ok(())
+}
+
+fn left(images: &Images, host: &str) -> Result<(), Failed> {
+    let file = TemporaryFile::new("disk", BYTES)?;
+    let guest = start(&mut queue(images, host, &file.path, "survive"))?;
+    guest.wait_for("READY")?;
+    let server = server_of(guest.id())?;
+    drop(guest);
+    // Its lock was the guest's, and is waited for.
+    write_all(images, host, &file.path, &[])?;
+    match test_kill_process(server) {
+        Err(_) => Ok(()),
+        Ok(()) => match fs::read_to_string(format!("/proc/{}/stat", server.as_raw_pid())) {
+            Ok(stat) if !stat.contains(") Z ") => Err("it is still there".into()),
+            _ => Ok(()),
+        },
+    }
 }
 
 /// Whatever alignment the guest's memory has.

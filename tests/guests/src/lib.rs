@@ -5,6 +5,7 @@
 
 extern crate alloc;
 
+pub mod disk_load;
 pub mod fairness;
 
 use alloc::vec;

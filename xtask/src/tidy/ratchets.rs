@@ -21,7 +21,7 @@ pub const ISLANDS: [&str; 6] = [
     "tests/packetdrill/src/edge.rs",
 ];
 /// All islands together stay under this many lines.
-pub const ISLAND_LINES_MAX: usize = 6850;
+pub const ISLAND_LINES_MAX: usize = 6950;
 /// A function is a screen: this many lines, from `fn` to its last brace.
 pub const FUNCTION_LINES_MAX: usize = 70;
 

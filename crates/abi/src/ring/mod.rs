@@ -21,6 +21,9 @@
 //! only where they are set. The other way round it is [`waiting`] and an event. A full fence stands
 //! between writing the one and reading the other on both sides, so that one of the two always sees
 //! it.
+//!
+//! A disk that a process of its own serves has rings like these in a region ([`crate::region`]):
+//! see [`lanes`].
 
 mod guest;
 mod host;
@@ -69,6 +72,8 @@ pub mod word {
     pub const ASLEEP: usize = 0;
     /// Of the header: bits of [`super::waiting`]; the guest's.
     pub const WAITING: usize = 8;
+    /// Of the header, in the region of a disk: not 0 once nobody serves it any more.
+    pub const GONE: usize = 16;
     /// Of a queue: requests that were ever posted; the guest's.
     pub const POSTED: usize = 0;
     /// Of a queue: requests that were ever served; the host's.
@@ -91,6 +96,45 @@ pub mod asleep {
     pub const IDLE: u64 = 1 << 0;
     /// A device has something, and there is no room to receive it.
     pub const NO_BUFFER: u64 = 1 << 1;
+}
+
+/// Several requests of one disk in flight, in a region of the kind
+/// [`QUEUE`](crate::region::kind::QUEUE):
+///
+/// ```text
+/// 0              the rings: queue n is lane n, and no other is used
+/// DATA_OFFSET    buffers, which both sides write
+/// ```
+///
+/// Each lane is a queue of requests that are done one after the other; those of different lanes are
+/// done at the same time. The address in a request counts from the start of the region. The word of
+/// [`asleep`] bits is a number here: how many of the threads that serve the lanes sleep.
+pub mod lanes {
+    use super::ENTRIES;
+
+    /// Lanes of a disk.
+    pub const LANES: usize = 8;
+    /// Where the buffers begin.
+    pub const DATA_OFFSET: u64 = super::BYTES;
+    /// Most bytes of one transfer.
+    pub const TRANSFER_BYTES_MAX: u64 = 1 << 20;
+    /// Most requests in flight: no lane is ever full, however they are spread.
+    pub const REQUESTS_MAX: usize = ENTRIES as usize;
+
+    /// Bytes of a region with so many bytes of buffers; `None` if there is no such region.
+    pub const fn region_bytes(buffers: u64) -> Option<u64> {
+        match buffers <= crate::region::REGION_BYTES_MAX {
+            true if is_region(DATA_OFFSET + buffers) => Some(DATA_OFFSET + buffers),
+            _ => None,
+        }
+    }
+
+    /// Whether a region can have so many bytes.
+    pub const fn is_region(bytes: u64) -> bool {
+        bytes > DATA_OFFSET
+            && bytes <= crate::region::REGION_BYTES_MAX
+            && bytes.is_multiple_of(crate::PAGE_SIZE)
+    }
 }
 
 /// What a guest waits for. Above the bits stands the number of its sleep, so that the host wakes it
@@ -252,6 +296,31 @@ impl Sleepers<'_> {
     pub fn host_sleeps(self, bits: u64) {
         self.0[word::ASLEEP].store(bits, Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+
+    /// One more of several threads of the host's sleeps, in the region of a disk. What follows sees
+    /// all that was posted before the guest could read this.
+    #[inline]
+    pub fn one_sleeps(self) {
+        self.0[word::ASLEEP].fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// One of them is awake again.
+    #[inline]
+    pub fn one_wakes(self) {
+        self.0[word::ASLEEP].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Nobody serves the region of a disk any more, or the guest has no use for whoever does.
+    pub fn say_gone(self) {
+        self.0[word::GONE].store(1, Ordering::Release);
+    }
+
+    /// Whether nobody serves it any more.
+    #[inline]
+    pub fn is_gone(self) -> bool {
+        self.0[word::GONE].load(Ordering::Acquire) != 0
     }
 
     /// For what the guest waits, as [`waiting`] says, after all that the host has done before.

@@ -21,6 +21,9 @@
 //! other one's stack. `{ "name": "vault", "type": "STATE", "size": 1048576 }` asks for memory that
 //! outlives the image.
 //!
+//! `{ "name": "disk", "type": "BLOCK_BASIC", "queue": 4194304 }` asks for a disk that has several
+//! requests in flight, with so many bytes for their buffers.
+//!
 //! DMA memory is one area: the `dma_size` of the file and those of its PCIe devices add up.
 //!
 //! Anything unknown is refused: a manifest is all the authority that an image has, so a misspelt
@@ -220,7 +223,7 @@ impl TryFrom<Vec<Device>> for Devices {
         let mut manifest = Manifest::none();
         for device in devices {
             let name = match &device {
-                Device::Solo5(entry) => entry.name,
+                Device::Solo5(entry) | Device::Queue(entry, _) => entry.name,
                 Device::Pci { request, .. } => request.name,
                 Device::Region(request) => request.name,
             };
@@ -237,13 +240,21 @@ impl TryFrom<Vec<Device>> for Devices {
                     manifest.dma_bytes = manifest.dma_bytes.saturating_add(dma_bytes);
                 }
                 Device::Region(request) => manifest.regions.push(request),
+                Device::Queue(entry, request) => {
+                    manifest.entries.push(entry);
+                    manifest.regions.push(request);
+                }
             }
+        }
+        let all = manifest.entries.len() + manifest.pci.len() + manifest.regions.len();
+        if all > INDICES_MAX {
+            return too_many(all - 1, "devices and queues of disks", DEVICES_MAX);
         }
         if manifest.pci.len() > PCI_DEVICES_MAX {
             return too_many(manifest.pci.len(), "PCI devices", PCI_DEVICES_MAX);
         }
         if manifest.regions.len() > REGIONS_MAX {
-            let what = "links and states";
+            let what = "links, states and queues of disks";
             return too_many(manifest.regions.len(), what, REGIONS_MAX);
         }
         Ok(Self(manifest))
@@ -254,8 +265,13 @@ impl TryFrom<Vec<Device>> for Devices {
 #[serde(try_from = "Declaration")]
 enum Device {
     Solo5(Entry),
-    Pci { request: Request, dma_bytes: u64 },
+    Pci {
+        request: Request,
+        dma_bytes: u64,
+    },
     Region(abi_region::Request),
+    /// A disk, and where its requests in flight lie.
+    Queue(Entry, abi_region::Request),
 }
 
 #[derive(Deserialize)]
@@ -264,7 +280,7 @@ enum Declaration {
     #[serde(rename = "NET_BASIC")]
     Net { name: String },
     #[serde(rename = "BLOCK_BASIC")]
-    Block { name: String },
+    Block(region::Block),
     #[serde(rename = "SOCKETS")]
     Sockets { name: String },
     #[serde(rename = "PCI_BASIC")]
@@ -281,7 +297,15 @@ impl TryFrom<Declaration> for Device {
     fn try_from(declaration: Declaration) -> Result<Self, String> {
         let (name, device) = match declaration {
             Declaration::Net { name } => solo5(name, kind::NET_BASIC),
-            Declaration::Block { name } => solo5(name, kind::BLOCK_BASIC),
+            Declaration::Block(block) => {
+                let queue = block.queue();
+                let (name, disk) = solo5(block.name, kind::BLOCK_BASIC);
+                let disk = disk.and_then(|disk| match (disk, queue?) {
+                    (Self::Solo5(entry), Some(queue)) => Ok(Self::Queue(entry, queue)),
+                    (disk, _) => Ok(disk),
+                });
+                (name, disk)
+            }
             Declaration::Sockets { name } => solo5(name, kind::SOCKETS),
             Declaration::Pci(pci) => {
                 let dma_bytes = pci.dma_size;

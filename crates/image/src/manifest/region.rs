@@ -1,9 +1,10 @@
-//! The fields of `LINK` and `STATE`.
+//! The fields of `LINK` and `STATE`, and of a disk.
 
 use abi::PAGE_SIZE;
 use abi::link::{SLOTS_MAX, file_bytes};
 use abi::manifest::name_field;
 use abi::region::{REGION_BYTES_MAX, Request, is_state, kind};
+use abi::ring::lanes;
 use serde::Deserialize;
 
 /// Slots of a link whose declaration does not say how many: two full batches.
@@ -39,6 +40,15 @@ pub struct State {
     size: u64,
 }
 
+/// A disk of the host's.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Block {
+    pub name: String,
+    /// Bytes for the buffers of requests in flight.
+    queue: Option<u64>,
+}
+
 impl Link {
     /// The end as an image asks for it.
     ///
@@ -72,6 +82,25 @@ impl State {
             )));
         }
         request(&self.name, kind::STATE, size)
+    }
+}
+
+impl Block {
+    /// The memory of its requests in flight as an image asks for it, if it has several.
+    ///
+    /// # Errors
+    /// What is wrong with a field, without the disk's name; `None` if it is the name.
+    pub fn queue(&self) -> Result<Option<Request>, Option<String>> {
+        let Some(buffers) = self.queue else {
+            return Ok(None);
+        };
+        let Some(bytes) = lanes::region_bytes(buffers) else {
+            let most = REGION_BYTES_MAX - lanes::DATA_OFFSET;
+            return Err(Some(format!(
+                "\"queue\" is {buffers}; write a multiple of {PAGE_SIZE} up to {most}"
+            )));
+        };
+        request(&self.name, kind::QUEUE, bytes).map(Some)
     }
 }
 

@@ -235,7 +235,10 @@ fn links_and_states_have_a_size() {
     assert!(twice.contains("named twice"), "{twice}");
     let many: Vec<_> = (0..17).map(|n| link(&format!("l{n}"), "")).collect();
     let many = reason(&many.join(","));
-    assert_eq!(many, "17 links and states are too many; name at most 16");
+    assert_eq!(
+        many,
+        "17 links, states and queues of disks are too many; name at most 16"
+    );
 }
 
 #[test]
@@ -250,4 +253,23 @@ fn a_link_says_what_it_carries() {
     assert_eq!(carries(r#""sockets""#), Ok(abi::region::kind::SOCKETS));
     assert_eq!(carries(r#""frames""#), Ok(abi::region::kind::LINK));
     assert!(carries(r#""streams""#).is_err() && carries("1").is_err());
+}
+
+#[test]
+fn a_disk_may_have_a_queue() {
+    let disk = |name: &str, queue: u64| {
+        format!(r#"{{"name":"{name}","type":"BLOCK_BASIC","queue":{queue}}}"#)
+    };
+    let found = manifest(&disk("d", 8192)).unwrap();
+    assert_eq!(found.entries[1].name(), Some("d"));
+    let queue = found.regions[0];
+    assert_eq!((queue.name(), queue.kind), (Some("d"), 4));
+    assert_eq!(queue.bytes, (2 << 20) + 8192);
+    for bytes in [0, 4097, 256 << 20] {
+        let why = manifest(&disk("d", bytes)).unwrap_err().reason;
+        let says = format!("device \"d\": \"queue\" is {bytes}; write a multiple of 4096 up to");
+        assert!(why.starts_with(&says), "{why}");
+    }
+    let twice = [disk("d", 8192), disk("d", 8192)].join(",");
+    assert!(manifest(&twice).unwrap_err().reason.contains("named twice"));
 }

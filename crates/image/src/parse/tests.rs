@@ -287,7 +287,8 @@ fn each_bad_request_has_its_reason() {
     assert_eq!(reason(REGIONS, &[17]), RequestError::RegionCount(17));
     assert_eq!(reason(REGION, b"a-b"), RequestError::RegionName(0));
     assert_eq!(reason(REGION, b"nic\0"), RequestError::RegionDuplicate(0));
-    assert_eq!(reason(REGION + 68, &[4]), RequestError::RegionKind(0));
+    assert_eq!(reason(REGION + 68, &[4]), RequestError::RegionDisk(0));
+    assert_eq!(reason(REGION + 68, &[5]), RequestError::RegionKind(0));
     for bytes in [0, 4096, 4097, 0x1000_1000, u32::MAX] {
         let bytes = u32::to_le_bytes(bytes);
         assert_eq!(reason(REGION + 72, &bytes), RequestError::RegionBytes(0));
@@ -456,14 +457,16 @@ fn check_promises(image: &Image, bytes: &[u8]) {
     assert_eq!(image.end, free_from);
     let names = image.entries.iter().skip(1).map(Entry::name);
     let names = names.chain(image.pci.iter().map(Request::name));
-    let mut names: Vec<_> = names
-        .chain(image.regions.iter().map(region::Request::name))
-        .collect();
+    // The queue of a disk has its disk's.
+    let is_queue = |region: &&region::Request| region.kind == region::kind::QUEUE;
+    let queues = image.regions.iter().filter(is_queue).count();
+    let regions = image.regions.iter().filter(|region| !is_queue(region));
+    let mut names: Vec<_> = names.chain(regions.map(region::Request::name)).collect();
     assert!(names.len() < abi::pci::INDICES_MAX && !names.contains(&None));
     names.sort();
     names.dedup();
     let devices = image.entries.len() + image.pci.len() + image.regions.len();
-    assert_eq!(names.len() + 1, devices);
+    assert_eq!(names.len() + 1 + queues, devices);
     assert!(image.dma_bytes <= abi::pci::DMA_BYTES_MAX);
 }
 

@@ -9,6 +9,7 @@ use rustix::process::Pid;
 use std::ffi::CStr;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 /// The directory with an entry for each thread of this process: proc_pid_task(5).
 const THREADS: &str = "/proc/self/task";
@@ -73,6 +74,19 @@ fn copy(child: impl FnOnce() -> i32) -> io::Result<Child> {
 pub fn end(status: i32) -> ! {
     // SAFETY: it does not return, and runs no code of this process.
     unsafe { libc::_exit(status) }
+}
+
+/// CPU time of all children that have ended and were waited for, and of theirs.
+pub fn children_cpu() -> Duration {
+    // SAFETY: all-zero bytes are a `rusage`: numbers alone.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one `rusage` to where there is one.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut used) };
+    let time = |time: libc::timeval| {
+        let micros = time.tv_sec.max(0) * 1_000_000 + time.tv_usec;
+        Duration::from_micros(micros.cast_unsigned())
+    };
+    time(used.ru_utime) + time(used.ru_stime)
 }
 
 /// The child, from its first instruction on; its exit status.

@@ -142,7 +142,7 @@ impl Held {
     }
 
     /// Lets those signals through that went through before.
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         // SAFETY: the set is ours. What may run now are the handlers that are installed, as before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.former, null_mut()) };
     }

@@ -10,6 +10,7 @@ use abi::extension::feature;
 use abi::manifest::{Entry, kind};
 use abi::pci::{BARS, Request, request_flag};
 use abi::region;
+use abi::ring::lanes::DATA_OFFSET;
 use image::{Image, Segment};
 use serde::Serialize;
 use std::fmt;
@@ -114,6 +115,10 @@ enum More {
     State {
         /// In bytes.
         size: u32,
+    },
+    Disk {
+        /// Bytes for the buffers of requests in flight.
+        queue: u64,
     },
 }
 
@@ -221,7 +226,7 @@ fn devices(image: &Image) -> Vec<Device> {
         Some(Device {
             name: entry.name()?.to_owned(),
             r#type: type_name(entry.kind),
-            more: None,
+            more: queue(image, entry.name()?),
         })
     };
     let pci_device = |request: &Request| {
@@ -232,13 +237,15 @@ fn devices(image: &Image) -> Vec<Device> {
         })
     };
     let region = |request: &region::Request| {
-        let (r#type, more) = match request.is_link() {
-            true => {
+        let (r#type, more) = match request.kind {
+            region::kind::LINK | region::kind::SOCKETS => {
                 let slots = abi::link::slots(request.bytes.into());
                 let carries = (request.kind == region::kind::SOCKETS).then_some("sockets");
                 ("LINK", More::Link { slots, carries })
             }
-            false => {
+            // It is shown with its disk.
+            region::kind::QUEUE => return None,
+            _ => {
                 let size = request.bytes;
                 ("STATE", More::State { size })
             }
@@ -254,6 +261,14 @@ fn devices(image: &Image) -> Vec<Device> {
         .chain(image.pci.iter().filter_map(pci_device))
         .chain(image.regions.iter().filter_map(region))
         .collect()
+}
+
+/// The requests in flight of the disk of this name, if it has several.
+fn queue(image: &Image, name: &str) -> Option<More> {
+    let mut queues = image.regions.iter();
+    let queue = queues.find(|r| r.kind == region::kind::QUEUE && r.name() == Some(name))?;
+    let queue = u64::from(queue.bytes).checked_sub(DATA_OFFSET)?;
+    Some(More::Disk { queue })
 }
 
 fn pci(request: &Request) -> Pci {
@@ -404,6 +419,9 @@ impl Report {
                     None => writeln!(f, "       {slots} slots")?,
                 },
                 Some(More::State { size }) => writeln!(f, "      {size} bytes")?,
+                Some(More::Disk { queue }) => {
+                    writeln!(f, "      several requests in flight, in {queue} bytes")?;
+                }
                 None => writeln!(f)?,
             }
         }

@@ -198,7 +198,7 @@ impl Sleep {
 }
 
 /// What a result says of a transfer of at most `most` bytes.
-fn outcome(result: i64, most: usize) -> Result<Result<usize, Errno>, Nonsense> {
+pub(crate) fn outcome(result: i64, most: usize) -> Result<Result<usize, Errno>, Nonsense> {
     match usize::try_from(result) {
         Ok(length) if length <= most => Ok(Ok(length)),
         Err(_) if result >= -ERRNO_MAX => Ok(Err(Errno(-result as i32))),
@@ -208,7 +208,7 @@ fn outcome(result: i64, most: usize) -> Result<Result<usize, Errno>, Nonsense> {
 
 /// Something in a ring that a host cannot mean.
 #[derive(Clone, Copy, Debug)]
-enum Nonsense {
+pub(crate) enum Nonsense {
     Index(Jump),
     Result(i64),
 }

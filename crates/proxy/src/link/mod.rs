@@ -29,7 +29,7 @@ use linux::link::Side;
 use linux::{event, memory, shared};
 use ports::buffers::{BUFFER_BYTES, BUFFERS};
 use ports::share::SharedFile;
-use ports::{DeviceError, Devices, Instant, LinkMemory, Parts, Runtime};
+use ports::{DeviceError, Devices, Instant, LinkMemory, Parts, Regions, Runtime};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::time::{ClockId, clock_gettime};
@@ -173,8 +173,10 @@ fn parts(machine: &'static Machine, memory: LinkMemory, mtu: Option<u16>) -> Par
         host: machine,
         share: SharedFile::default(),
         rings: None,
-        links: vec![Some(memory)],
-        states: Vec::new(),
+        regions: Regions {
+            links: vec![Some(memory)],
+            ..Regions::default()
+        },
         devices: Devices::new(
             vec![Entry::RESERVED].leak(),
             &[],

@@ -9,6 +9,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat
 use rustix::io::Errno;
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// Disks of a guest of which each is flushed, discarded and moved in large pieces, where its image
 /// knows how: the filter of the jail has room for no more.
@@ -18,6 +19,10 @@ const DIRECT_ALIGNMENT: StatxFlags = StatxFlags::from_bits_retain(0x2000);
 /// How often the list of locks is read for a holder: the kernel hands it out line by line, and a
 /// reader misses lines that move up while others unlock.
 const HOLDER_LOOKS: usize = 16;
+
+/// How long the end of a guest's last process is waited for.
+const ENDED_POLL: Duration = Duration::from_millis(10);
+const ENDED_POLLS_MAX: usize = 100;
 
 /// A disk, open and locked.
 #[derive(Debug)]
@@ -38,10 +43,7 @@ pub(super) fn open(block: &Block, features: u32, disks: usize) -> Result<Disk, R
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
-    match rustix::fs::flock(&fd, lock) {
-        Err(Errno::WOULDBLOCK) => return Err(Reason::Locked(holder(&stat))),
-        locked => locked.map_err(system("cannot be locked"))?,
-    }
+    take_lock(&fd, lock, &stat)?;
     let capacity = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(system("no size"))?;
     let block_size = block.sector_bytes;
     if capacity == 0 || !capacity.is_multiple_of(u64::from(block_size)) {
@@ -69,6 +71,26 @@ pub(super) fn open(block: &Block, features: u32, disks: usize) -> Result<Disk, R
         block_size,
     };
     Ok(Disk { fd, device, flags })
+}
+
+/// Takes the lock. A guest that has just ended leaves it to the process that served its disk
+/// (`disk_process`), whose last requests may still be under way: its end is waited for.
+fn take_lock(fd: &OwnedFd, lock: FlockOperation, stat: &Stat) -> Result<(), Reason> {
+    for _ in 0..ENDED_POLLS_MAX {
+        match rustix::fs::flock(fd, lock) {
+            Err(Errno::WOULDBLOCK) => {}
+            locked => {
+                return locked.map_err(|error| Reason::System("cannot be locked", error.into()));
+            }
+        }
+        let holder = holder(stat);
+        let lives = holder.as_ref().is_some_and(|(_, name)| !name.is_empty());
+        if lives {
+            return Err(Reason::Locked(holder));
+        }
+        std::thread::sleep(ENDED_POLL);
+    }
+    Err(Reason::Locked(holder(stat)))
 }
 
 /// Opens a file or block device, and nothing else.

@@ -355,16 +355,22 @@ pub fn attach(pairs: &Pairs<'_>, options: &Options, image: &Image) -> Result<Att
             }
         });
     }
+    // Processes that serve disks are copies of this one: before devices have memory here.
+    let regions = regions(&image.regions, &pairs.regions, &devices)?;
     Ok(Attachments {
         devices,
         pci: pci::attach(&image.pci, &pairs.pci, image.dma_bytes)?,
-        regions: regions(&image.regions, &pairs.regions)?,
+        regions,
         _macvtaps: macvtaps,
     })
 }
 
-/// Attaches links and states.
-fn regions(requests: &[Request], pairs: &[Memory<'_>]) -> Result<Vec<Region>, Error> {
+/// Attaches links and states, and queues of the disks among `devices`.
+fn regions(
+    requests: &[Request],
+    pairs: &[Memory<'_>],
+    devices: &[Attached],
+) -> Result<Vec<Region>, Error> {
     let pairs = requests.iter().zip(pairs).enumerate();
     let regions = pairs.map(|(number, (request, memory))| match memory {
         Memory::Link(link) => {
@@ -374,6 +380,13 @@ fn regions(requests: &[Request], pairs: &[Memory<'_>]) -> Result<Vec<Region>, Er
         Memory::State(state) => {
             let option = state.option();
             region::state(number, request, state).map_err(|reason| Error { option, reason })
+        }
+        Memory::Queue(index, block) => {
+            let option = format!("--block:{}={}", block.name, block.path.display());
+            let disk = devices.iter().find(|disk| disk.index == *index);
+            let disk = disk.ok_or(Reason::NotBlock);
+            let region = disk.and_then(|disk| region::queue(number, request, disk));
+            region.map_err(|reason| Error { option, reason })
         }
     });
     regions.collect()

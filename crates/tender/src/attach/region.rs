@@ -1,13 +1,19 @@
-//! Links and states: memory in files that whoever starts the guest has made.
+//! Links and states: memory in files that whoever starts the guest has made; and queues of disks:
+//! memory that the tender makes, and shares with the process that serves them.
 
-use super::Reason as Outer;
+use super::{Attached, Reason as Outer};
+use crate::disk_process::{self, Served};
 use crate::options::{Link, State};
+use crate::sys::rings;
 use crate::sys::window::Window;
 use abi::link::{is_file, word};
 use abi::region::{Info, REGIONS_MAX, Request, own_address, peer_address};
+use abi::ring::Rings;
 use linux::{descriptor, memory};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
@@ -60,6 +66,37 @@ pub struct Region {
     pub own: Window,
     /// What it has if it is a link.
     pub link: Option<LinkEnd>,
+    /// What it has if it is the queue of a disk.
+    pub queue: Option<QueueEnd>,
+}
+
+impl Region {
+    /// What wakes the guest up, if there is anything.
+    pub fn bell(&self) -> Option<&OwnedFd> {
+        let link = self.link.as_ref().map(|link| &link.bell);
+        link.or_else(|| self.queue.as_ref().map(|queue| &queue.bell))
+    }
+
+    /// What the guest wakes the other side up by, if there is anything.
+    pub fn other_bell(&self) -> Option<&OwnedFd> {
+        let link = self.link.as_ref().map(|link| &link.peer_bell);
+        link.or_else(|| self.queue.as_ref().map(|queue| &queue.server_bell))
+    }
+}
+
+/// What the queue of a disk has beside its memory.
+#[derive(Debug)]
+pub struct QueueEnd {
+    /// What wakes the guest up.
+    pub bell: OwnedFd,
+    /// What wakes the process that serves the disk up.
+    pub server_bell: OwnedFd,
+    /// A pipe whose end tells that process that the guest has ended. Nobody writes there.
+    pub alive: OwnedFd,
+    /// That process: ready for reading once it has ended.
+    pub server: OwnedFd,
+    /// The rings, for who says to the guest that it has ended.
+    pub rings: Rings<'static>,
 }
 
 /// What an end of a link has beside its memory.
@@ -118,7 +155,11 @@ pub(super) fn link(number: usize, request: &Request, link: &Link) -> Result<Regi
         mtu: link.mtu,
         open: link.open,
     });
-    Ok(Region { own, link })
+    Ok(Region {
+        own,
+        link,
+        queue: None,
+    })
 }
 
 /// Attaches region `number` of an image as a state.
@@ -127,7 +168,55 @@ pub(super) fn state(number: usize, request: &Request, state: &State) -> Result<R
     check_bytes(state.descriptor, bytes, request)?;
     let own = Window::map(&file, 0, own_address(number), bytes);
     let own = own.map_err(|error| Outer::System("its memory cannot be mapped", error))?;
-    Ok(Region { own, link: None })
+    Ok(Region {
+        own,
+        link: None,
+        queue: None,
+    })
+}
+
+/// Makes region `number` of an image, the queue of `disk`, and starts the process that serves it.
+pub(super) fn queue(number: usize, request: &Request, disk: &Attached) -> Result<Region, Outer> {
+    let system = |step| move |error| Outer::System(step, error);
+    let no_event = |errno: Errno| Outer::System("no event for its queue", errno.into());
+    let bytes = u64::from(request.bytes);
+    let file = memory::sealed("queue", bytes).map_err(system("no memory for its queue"))?;
+    let own = Window::map(&file, 0, own_address(number), bytes);
+    let own = own.map_err(system("the memory of its queue cannot be mapped"))?;
+    let unsound = || system("its queue")(std::io::ErrorKind::InvalidInput.into());
+    let (rings, buffers) = rings::lanes(&own).ok_or_else(unsound)?;
+    let bell = linux::event::new().map_err(system("no event for its queue"))?;
+    // Each ring wakes one of the threads that read it.
+    let server_bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE);
+    let server_bell = server_bell.map_err(no_event)?;
+    let (guest, alive) = pipe_with(PipeFlags::CLOEXEC).map_err(no_event)?;
+    let copy = |fd: &OwnedFd| fd.try_clone().map_err(system("no copy of a descriptor"));
+    let child = disk_process::start(Served {
+        disk: Attached {
+            fd: copy(&disk.fd)?,
+            ..*disk
+        },
+        rings,
+        memory: buffers,
+        bell: copy(&server_bell)?,
+        guest_bell: copy(&bell)?,
+        guest,
+    });
+    let child = child.map_err(system("no process to serve it"))?;
+    let server = child
+        .pidfd()
+        .map_err(system("the process that serves it"))?;
+    Ok(Region {
+        own,
+        link: None,
+        queue: Some(QueueEnd {
+            bell,
+            server_bell,
+            alive,
+            server,
+            rings,
+        }),
+    })
 }
 
 fn check_bytes(fd: RawFd, found: u64, request: &Request) -> Result<(), Outer> {
@@ -183,6 +272,14 @@ fn mac(own: &OwnedFd, wanted: Option<[u8; 6]>) -> Result<[u8; 6], Outer> {
     Ok(mac)
 }
 
+/// What is kept open for the guest to be woken up by, and to be seen to be there.
+pub fn held(regions: &[Region]) -> impl Iterator<Item = RawFd> {
+    let bells = regions.iter().filter_map(Region::bell);
+    let servers = regions.iter().filter_map(|region| region.queue.as_ref());
+    let servers = servers.flat_map(|queue| [&queue.server, &queue.alive]);
+    bells.chain(servers).map(AsRawFd::as_raw_fd)
+}
+
 /// What the guest is told of its regions.
 pub fn infos(regions: &[Region]) -> [Info; REGIONS_MAX] {
     let mut infos = [Info::ZERO; REGIONS_MAX];
@@ -193,6 +290,9 @@ pub fn infos(regions: &[Region]) -> [Info; REGIONS_MAX] {
             info.bell = link.peer_bell.as_raw_fd();
             info.mac = link.mac;
             info.mtu = link.mtu.unwrap_or(0);
+        }
+        if let Some(queue) = &region.queue {
+            info.bell = queue.server_bell.as_raw_fd();
         }
     }
     infos

@@ -36,9 +36,10 @@ mod windows;
 use self::ring_service::RingService;
 use self::statistics::Statistics;
 use crate::attach::pci::Pci;
-use crate::attach::region::Region;
+use crate::attach::region::{self, Region};
 use crate::start::{Resources, Start, announce};
 use crate::sys::stop::Stop;
+use abi::ring::Rings;
 use call::Calls;
 use complaint::Complaint;
 use error::step_of;
@@ -97,6 +98,7 @@ fn serve_in_jail(
     let shares = !pci.devices.is_empty() || !regions.is_empty();
     let calls: &'static Calls = Box::leak(Box::new(Calls {
         sockets: sockets(&mut pci, start.image.entries.len()),
+        queues: queues(&regions, start.image.entries.len() + start.image.pci.len()),
         devices: resources.attachments.devices,
         epoll: resources.epoll,
         timer: resources.timer,
@@ -107,7 +109,10 @@ fn serve_in_jail(
     let rings = rings.map(|rings| RingThread::new(rings, &machine, shared));
     let rings = rings.transpose()?;
     let grants = TenderGrants {
-        guest: calls.grants(resources.event.as_ref(), pci.held().chain(bells(&regions))),
+        guest: calls.grants(
+            resources.event.as_ref(),
+            pci.held().chain(region::held(&regions)),
+        ),
         vcpu: machine.vcpu().as_raw_fd(),
         core_file: core_file.as_ref().map(|core| core.file.as_raw_fd()),
         stop: rings.as_ref().map(|rings| rings.stop.numbers()),
@@ -193,10 +198,12 @@ fn serve(machine: &mut Running, calls: &Calls, shares: bool, complaint: &Complai
     }
 }
 
-/// What wakes the guest up, of its links.
-fn bells(regions: &[Region]) -> impl Iterator<Item = RawFd> {
-    let links = regions.iter().filter_map(|region| region.link.as_ref());
-    links.map(|link| link.bell.as_raw_fd())
+/// The rings of disks that processes serve, by the indices of their regions, of which region 0
+/// would have `first`.
+fn queues(regions: &[Region], first: usize) -> Vec<(usize, Rings<'static>)> {
+    let regions = (first..).zip(regions);
+    let queues = regions.filter_map(|(index, region)| Some((index, region.queue.as_ref()?.rings)));
+    queues.collect()
 }
 
 /// The connections to devices that are processes, by the devices' indices.

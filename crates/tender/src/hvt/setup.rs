@@ -257,11 +257,13 @@ fn lend<'a>(
     Ok(placed)
 }
 
-/// Lets the guest ring the other ends of its links.
+/// Lets the guest ring the other ends of its links, and the processes that serve its disks.
 fn bells(machine: &Machine, regions: &[Region]) -> Result<(), Error> {
     for (number, region) in (0..).zip(regions) {
-        let Some(link) = &region.link else { continue };
-        let rung = machine.ring_by_port(BELL_PORT, number, &link.peer_bell);
+        let Some(bell) = region.other_bell() else {
+            continue;
+        };
+        let rung = machine.ring_by_port(BELL_PORT, number, bell);
         rung.map_err(|error| Error::Step("the bell of a link", error))?;
     }
     Ok(())

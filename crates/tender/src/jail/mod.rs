@@ -116,6 +116,8 @@ pub enum Step {
     Descriptors,
     /// To start the thread that serves the rings.
     RingThread,
+    /// To start the threads that serve a disk.
+    DiskThreads,
 }
 
 impl std::error::Error for Error {}
@@ -147,6 +149,7 @@ impl Step {
             Self::NotDumpable => "not dumpable",
             Self::Descriptors => "descriptors",
             Self::RingThread => "the thread of the rings",
+            Self::DiskThreads => "the threads of a disk",
         }
     }
 
@@ -158,7 +161,7 @@ impl Step {
             }
             Self::NotDumpable => "run it outside of a sandbox that forbids prctl",
             Self::Descriptors => "it needs close_range: Linux 5.9 or later",
-            Self::RingThread => "raise the limit of processes: ulimit -u",
+            Self::RingThread | Self::DiskThreads => "raise the limit of processes: ulimit -u",
         }
     }
 }

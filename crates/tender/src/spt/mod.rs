@@ -4,6 +4,7 @@
 pub mod probe;
 pub(crate) mod signal;
 
+use crate::attach::region;
 use crate::boot;
 use crate::core_file::CoreFile;
 use crate::jail::{self, Granted, Grants};
@@ -130,18 +131,18 @@ fn hand_over(
 /// What the guest may use of `resources`, by number.
 fn grants(resources: &Resources) -> Grants {
     let devices = resources.attachments.devices.iter();
-    let regions = resources.attachments.regions.iter();
-    let links = regions.filter_map(|region| region.link.as_ref());
+    let regions = &resources.attachments.regions;
     let held = resources.attachments.pci.held();
     Grants {
         epoll_fd: resources.epoll.as_raw_fd(),
         quiet_fd: resources.quiet.as_ref().map(AsRawFd::as_raw_fd),
         timer_fd: resources.timer.as_raw_fd(),
         event_fd: resources.event.as_ref().map(AsRawFd::as_raw_fd),
-        held: held
-            .chain(links.clone().map(|link| link.bell.as_raw_fd()))
+        held: held.chain(region::held(regions)).collect(),
+        bells: regions
+            .iter()
+            .filter_map(|region| Some(region.other_bell()?.as_raw_fd()))
             .collect(),
-        bells: links.map(|link| link.peer_bell.as_raw_fd()).collect(),
         sockets: resources.attachments.pci.sockets().collect(),
         devices: devices.map(Granted::of).collect(),
         core_file: None,

@@ -176,14 +176,22 @@ pub fn interrupts(pci: &Pci, entries: usize, epoll: &OwnedFd) -> Result<(), Erro
     Ok(())
 }
 
-/// Puts the events by which the other ends of links wake the guest up into the wait set, by the
-/// numbers of the links, of which region 0 would have `first`. They are edge-triggered, as above.
+/// Puts the events by which the other ends of links, and processes that serve disks, wake the guest
+/// up into the wait set, by the numbers of the regions, of which region 0 would have `first`; and
+/// the end of those processes. They are edge-triggered, as above.
 fn bells(regions: &[Region], first: usize, epoll: &OwnedFd) -> Result<(), Error> {
     for (number, region) in (first..).zip(regions) {
-        let Some(link) = &region.link else { continue };
-        let data = epoll::EventData::new_u64(number as u64);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(epoll, &link.bell, data, flags).map_err(system(Step::Wait))?;
+        let add = |event: &OwnedFd, data| {
+            let data = epoll::EventData::new_u64(data);
+            epoll::add(epoll, event, data, flags).map_err(system(Step::Wait))
+        };
+        if let Some(bell) = region.bell() {
+            add(bell, number as u64)?;
+        }
+        if let Some(queue) = &region.queue {
+            add(&queue.server, EPOLL_GONE + number as u64)?;
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::memory::{Gpa, Memory};
 use kvm_bindings::{KVM_MEM_READONLY, kvm_userspace_memory_region};
 use kvm_ioctls::{IoEventAddress, Kvm, VcpuExit, VcpuFd, VmFd};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr::NonNull;
@@ -56,6 +56,9 @@ impl Machine {
         // SAFETY: without an address and without FIXED, the kernel chooses a place where nothing
         // is.
         let memory = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, rights, flags) }?;
+        // SAFETY: advice about pages that were mapped just now changes none of their bytes here.
+        // Processes that are copies of this one have none of them.
+        unsafe { madvise(memory, bytes, Advice::LinuxDontFork) }?;
         let memory = NonNull::new(memory.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let region = kvm_userspace_memory_region {
             slot: SLOT,

@@ -4,7 +4,9 @@ use super::fault;
 use crate::core_file::CoreFile;
 use crate::memory::{Gpa, Memory, Region, readable, writable_end};
 use abi::GUEST_BASE;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect,
+};
 use std::arch::asm;
 use std::fs::File;
 use std::io;
@@ -26,7 +28,8 @@ pub struct Ready {
 }
 
 impl Filling {
-    /// Takes all addresses from [`GUEST_BASE`] to `end`, a multiple of the page size.
+    /// Takes all addresses from [`GUEST_BASE`] to `end`, a multiple of the page size. Processes
+    /// that are copies of this one have none of it.
     ///
     /// # Errors
     /// `ENOMEM` if the machine has not enough, `EEXIST` if something else lies there, `EPERM` if
@@ -43,6 +46,8 @@ impl Filling {
             // A kernel before 4.17 ignores NOREPLACE and maps elsewhere.
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
+        // SAFETY: advice about pages that were mapped just now changes none of their bytes here.
+        unsafe { madvise(claimed, length, Advice::LinuxDontFork) }?;
         Ok(Self { end })
     }
 

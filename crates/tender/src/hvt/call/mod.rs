@@ -8,14 +8,14 @@ use crate::attach::Attached;
 use crate::jail::{Granted, Grants};
 use crate::memory::Gpa;
 use crate::sys::guest::{GuestMemory, Outside};
+use crate::transfer::{discard, flush, is_inside};
 use abi::extension::{EPOLL_GONE, device_flag};
 use abi::hvt::{self, CALL_PORT, COOKIE_BYTES, MESSAGE_BYTES_MAX, TRAP_MAGIC, Trap, call, result};
 use abi::manifest::{Device, ENTRIES_MAX};
+use abi::ring::Rings;
 use abi::spt::EPOLL_TIMER;
-use abi::spt::syscall::DISCARD;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use rustix::time::{ClockId, Itimerspec, TimerfdTimerFlags, Timespec};
@@ -52,6 +52,8 @@ pub struct Calls {
     pub devices: Vec<Attached>,
     /// Connections to PCIe devices that are processes, by their index.
     pub sockets: Vec<(usize, OwnedFd)>,
+    /// Rings of disks that processes serve, by the indices of their regions.
+    pub queues: Vec<(usize, Rings<'static>)>,
     /// What it waits on: networks by their index in the manifest, and the timer.
     pub epoll: OwnedFd,
     /// The timer in it.
@@ -147,14 +149,29 @@ impl Calls {
         };
         let numbers = events.iter().map(|event| event.data.u64());
         let gone = EPOLL_GONE..EPOLL_GONE + ENTRIES_MAX as u64;
-        if let Some(number) = numbers.clone().find(|number| gone.contains(number)) {
+        let mut ended = numbers.clone().filter(|number| gone.contains(number));
+        let other = ended.find(|number| !self.say_gone((number - EPOLL_GONE) as usize));
+        if let Some(number) = other {
             return Err(Cause::DeviceGone((number - EPOLL_GONE) as usize));
         }
+        // Whose disk nobody serves any more has something to say, too.
+        let numbers = numbers.map(|number| match gone.contains(&number) {
+            true => number - EPOLL_GONE,
+            false => number,
+        });
         argument.ready = numbers
             .filter(|number| *number != EPOLL_TIMER && *number < ENTRIES_MAX as u64)
             .fold(0, |set, number| set | 1 << number);
         argument.ret = argument.ready.count_ones().cast_signed();
         Ok(())
+    }
+
+    /// Says to the guest that the process that serves the disk whose queue has this index has
+    /// ended; whether there is such a queue.
+    fn say_gone(&self, index: usize) -> bool {
+        let found = self.queues.iter().find(|(found, _)| *found == index);
+        let found = found.inspect(|(_, rings)| rings.sleepers().say_gone());
+        found.is_some()
     }
 
     /// The network device with this index in the manifest.
@@ -303,40 +320,6 @@ impl Calls {
             Device::Net { .. } | Device::Sockets => None,
         }
     }
-}
-
-/// Makes what was written durable; nothing is on a disk that is read-only.
-///
-/// # Errors
-/// What the kernel says.
-pub(super) fn flush(disk: &Attached) -> Result<(), Errno> {
-    match disk.is_read_only() {
-        true => Ok(()),
-        false => rustix::fs::fdatasync(&disk.fd),
-    }
-}
-
-/// Makes these bytes of a disk zeroes, which take no room.
-///
-/// # Errors
-/// They are not the disk's, it is read-only, or what the kernel says.
-pub(super) fn discard(
-    disk: &Attached,
-    offset: u64,
-    length: u64,
-    capacity: u64,
-) -> Result<(), Errno> {
-    if disk.is_read_only() || !is_inside(offset, length, capacity) {
-        return Err(Errno::INVAL);
-    }
-    let hole = FallocateFlags::from_bits_retain(DISCARD);
-    rustix::fs::fallocate(&disk.fd, hole, offset, length)
-}
-
-/// Whether these bytes are those of a disk of this capacity.
-pub(super) fn is_inside(offset: u64, length: u64, capacity: u64) -> bool {
-    let end = offset.checked_add(length);
-    offset < capacity && end.is_some_and(|end| end <= capacity)
 }
 
 type Answer = Result<(), Cause>;

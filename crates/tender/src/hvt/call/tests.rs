@@ -49,6 +49,7 @@ fn calls() -> (Calls, UnixDatagram) {
     };
     let devices = vec![device(NET, net, ours.into()), device(DISK, block, disk)];
     let calls = Calls {
+        queues: vec![],
         sockets: Vec::new(),
         devices,
         epoll,

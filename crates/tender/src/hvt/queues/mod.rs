@@ -4,14 +4,13 @@
 //! Every number in a ring is the guest's: indices are compared with our own, an entry is read once,
 //! and what it names goes through the one door, [`GuestMemory`], at each use.
 
-use super::call::{discard, flush, is_inside};
 use super::cause::Violation;
 use crate::attach::Attached;
 use crate::memory::Gpa;
 use crate::sys::guest::GuestMemory;
-use abi::extension::device_flag;
+use crate::transfer::{self, result};
 use abi::manifest::Device;
-use abi::ring::{self, Operation, Request, Rings, Server};
+use abi::ring::{self, Request, Rings, Server};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
@@ -209,41 +208,16 @@ impl Disk<'_> {
     /// Moves sectors; whether any were asked for.
     fn serve(&mut self, memory: &GuestMemory) -> Result<bool, Violation> {
         for _ in 0..BATCH_REQUESTS_MAX {
-            let Some(Request {
-                address,
-                length,
-                operation,
-                offset,
-            }) = next(&mut self.requests, self.index)?
-            else {
+            let Some(request) = next(&mut self.requests, self.index)? else {
                 break;
             };
-            let (length, address) = (u64::from(length), Gpa::new(address));
-            let (disk, fd) = (self.attached, self.attached.fd.as_fd());
-            let knows_more = disk.flags & device_flag::DISK != 0;
-            let done = match operation {
-                Operation::Flush | Operation::Discard if !knows_more => Ok(Err(Errno::INVAL)),
-                Operation::Flush => Ok(flush(disk).map(|()| 0)),
-                Operation::Discard => Ok(discard(disk, offset, length, self.capacity).map(|()| 0)),
-                _ if !is_inside(offset, length, self.capacity) => Ok(Err(Errno::INVAL)),
-                Operation::Write if disk.is_read_only() => Ok(Err(Errno::ROFS)),
-                Operation::Write => memory.write_at(fd, offset, address, length),
-                Operation::Read => memory.read_at(fd, offset, address, length),
-            };
+            let done = transfer::perform(self.attached, self.capacity, &request, memory);
             let done = done.map_err(|outside| Violation::Buffer(self.index, outside))?;
             if done != Err(Errno::INTR) {
                 self.requests.serve(result(done));
             }
         }
         Ok(self.requests.publish())
-    }
-}
-
-/// What the guest is told of a transfer.
-fn result(transfer: Result<usize, Errno>) -> i64 {
-    match transfer {
-        Ok(bytes) => bytes as i64,
-        Err(errno) => -i64::from(errno.raw_os_error()),
     }
 }
 

@@ -1,5 +1,7 @@
 use super::*;
 use crate::sys::guest::Outside;
+use abi::extension::device_flag;
+use abi::ring::Operation;
 use abi::ring::{Client, ENTRIES, Jump, WORDS, first_word, receive, transmit, word};
 use proptest::prelude::*;
 use rustix::fs::MemfdFlags;

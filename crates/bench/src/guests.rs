@@ -1,0 +1,109 @@
+//! The benchmarks of tiny guests, and of disks.
+
+use super::{Measured, Subject, report, say};
+use bench::{disks, fairness, nbd};
+use clap::Args;
+use std::error::Error;
+use std::path::PathBuf;
+use testbed::privilege;
+
+#[derive(Args)]
+pub struct Guests {
+    /// outboard-tender; outboard is expected beside it
+    #[arg(long)]
+    tender: PathBuf,
+    /// The folder of tiny guests
+    #[arg(long)]
+    guests: PathBuf,
+    /// Folder for the results
+    #[arg(long)]
+    out: PathBuf,
+    /// One round: a glance, nothing to judge by
+    #[arg(long)]
+    quick: bool,
+    /// Turns of each contender
+    #[arg(long)]
+    rounds: Option<usize>,
+}
+
+impl Guests {
+    fn rounds(&self, quick: usize, usual: usize) -> usize {
+        self.rounds
+            .unwrap_or(if self.quick { quick } else { usual })
+    }
+}
+
+#[derive(Args)]
+pub struct Nbd {
+    #[command(flatten)]
+    measured: Measured,
+    /// The same image, whose disk has a queue
+    #[arg(long)]
+    queue: PathBuf,
+}
+
+pub fn fairness(arguments: &Guests) -> Result<(), Box<dyn Error>> {
+    privilege::acquire()?;
+    let rounds = arguments.rounds(fairness::ROUNDS_QUICK, fairness::ROUNDS);
+    let programs = fairness::Programs {
+        tender: arguments.tender.clone(),
+        guests: arguments.guests.clone(),
+    };
+    let subject = Subject {
+        title: "A busy port beside a task that sleeps",
+        benchmark: "fairness",
+        rounds,
+        measures: &fairness::ALL,
+        plots: &fairness::PLOTTED,
+        promises: &fairness::PROMISES,
+    };
+    report(&subject, arguments.quick, &arguments.out, || {
+        fairness::measure(rounds, &programs, &say)
+    })
+}
+
+pub fn disks(arguments: &Guests) -> Result<(), Box<dyn Error>> {
+    let rounds = arguments.rounds(disks::ROUNDS_QUICK, disks::ROUNDS);
+    let programs = disks::Programs {
+        tender: arguments.tender.clone(),
+        guests: arguments.guests.clone(),
+    };
+    let subject = Subject {
+        title: "A file of the host's as the disk of an image, beside fio on the same file",
+        benchmark: "disks",
+        rounds,
+        measures: &disks::ALL,
+        plots: &disks::PLOTTED,
+        promises: &disks::PROMISES,
+    };
+    let name = format!("outboard-bench-{}.disk", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    let result = report(&subject, arguments.quick, &arguments.out, || {
+        disks::measure(rounds, &programs, &file, &say)
+    });
+    std::fs::remove_file(&file)?;
+    result
+}
+
+pub fn nbd(arguments: &Nbd) -> Result<(), Box<dyn Error>> {
+    let measured = &arguments.measured;
+    let plans = [nbd::ROUNDS_QUICK, nbd::ROUNDS];
+    let rounds = measured.plan(plans, |rounds| rounds);
+    let subject = Subject {
+        title: "A disk over the network of an image beside nbd-server",
+        benchmark: "nbd",
+        rounds,
+        measures: &nbd::ALL,
+        plots: &nbd::PLOTTED,
+        promises: &nbd::PROMISES,
+    };
+    let programs = nbd::Programs {
+        tender: measured.tender.clone(),
+        image: measured.image.clone(),
+        queue: arguments.queue.clone(),
+    };
+    let folder = std::env::temp_dir().join(format!("outboard-bench-{}", std::process::id()));
+    let result = measured.report(&subject, || nbd::measure(rounds, &programs, &folder, &say));
+    std::fs::remove_dir_all(&folder)?;
+    result
+}

@@ -1,0 +1,11 @@
+//! How many requests a disk does in a while that a process of the host's serves.
+
+#![no_std]
+#![no_main]
+#![forbid(unsafe_code)]
+
+unikernel::entry!(main);
+
+fn main() -> i32 {
+    guests::disk_load::run()
+}
