@@ -2,7 +2,7 @@
 //! manifest has, tasks above it, and the loop that gives both their turns.
 //!
 //! If the manifest names a state called `connections`, the stack keeps its connections there, and
-//! goes on with those that the instance before has left ([`Net::taken_up`]).
+//! goes on with those that the instance before has left ([`net::socket::Sockets::taken_up`]).
 //!
 //! Where `service` is `SOCKETS` in the manifest, sockets of the host's take the place of the stack,
 //! and where it is a `LINK` that carries sockets, those of a stack in another image. The appliance
