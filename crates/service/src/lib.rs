@@ -50,7 +50,7 @@ use net::dns::{Names, Resolver};
 use net::host::{HostNet, Table as HostTable};
 use net::metrics::{self, Publisher};
 use net::options::{HELP, Options};
-use net::socket::Stream as _;
+use net::socket::{Sockets as _, Stream as _};
 use net::task::{Clock, Executor, Spawner};
 use net::turn::{TASKS_PER_TURN, sleep_until, turn};
 use ports::sockets::HostSockets;
