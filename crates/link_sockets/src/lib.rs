@@ -36,4 +36,4 @@ mod wire;
 
 pub use app::{Listener, Net, Stream, Table, UdpSocket};
 pub use fault::Fault;
-pub use stack::{Allowed, Server};
+pub use stack::{Allowed, Orphans, Server};

@@ -17,7 +17,7 @@ use core::time::Duration;
 /// The type of the frames: one that IEEE 802 leaves for experiments (RFC 9542, B).
 pub const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 /// The version of this protocol.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Bytes in front of the first message of a frame.
 pub const FRAME_HEAD: usize = 32;
 /// Bytes of a message in front of its body.
@@ -91,6 +91,11 @@ pub struct Message<'a> {
 
 /// What is said of a socket. The application says what comes before [`What::Data`], the stack what
 /// comes behind [`What::End`], and both what is in between.
+///
+/// **Stacks that are killed.** Where the stack's connections outlive its image, the application
+/// keeps what it has sent until a [`What::Credit`] says that the stack has it, and the stack what it
+/// has sent until a [`What::Have`] says that the application has it. With the next stack, both say
+/// how far they are ([`What::Resume`], [`What::Resumed`]), and go on from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What<'a> {
     /// Wait for connections, of which so many may wait.
@@ -137,6 +142,22 @@ pub enum What<'a> {
     Close,
     /// Reset it.
     Abort,
+    /// Go on with a connection of the stack's image before this one, which called it so
+    /// ([`What::Kept`]).
+    Resume {
+        /// Its name.
+        name: u64,
+        /// The number of the byte behind the last one that was ever sent to a stack.
+        written: u32,
+        /// The number of the byte behind the last one that has come from a stack.
+        read: u32,
+        /// Bytes for which the application has room when it has read all.
+        window: u32,
+        /// Bytes for which it has room now.
+        left: u32,
+    },
+    /// So many bytes of a connection that outlives its stack have come, and outlive it as well.
+    Have(u32),
     /// Bytes of a connection.
     Data(&'a [u8]),
     /// A datagram.
@@ -169,6 +190,22 @@ pub enum What<'a> {
     Acknowledged,
     /// Nothing is left of it.
     Closed,
+    /// The connection that will be [`What::Opened`] under this number outlives the stack's image.
+    Kept {
+        /// What the next one calls it; nobody else knows that.
+        name: u64,
+        /// The number of the first byte that is sent to the stack.
+        written: u32,
+        /// The number of the first byte that comes from it.
+        read: u32,
+    },
+    /// It goes on.
+    Resumed {
+        /// The number of the first byte that the stack does not have.
+        written: u32,
+        /// Bytes for which it has room.
+        window: u32,
+    },
 }
 
 mod kind {
@@ -183,6 +220,8 @@ mod kind {
     pub const LEAVE: u8 = 9;
     pub const CLOSE: u8 = 10;
     pub const ABORT: u8 = 11;
+    pub const RESUME: u8 = 12;
+    pub const HAVE: u8 = 13;
     pub const DATA: u8 = 16;
     pub const DATAGRAM: u8 = 17;
     pub const CREDIT: u8 = 18;
@@ -192,6 +231,8 @@ mod kind {
     pub const REFUSED: u8 = 34;
     pub const ACKNOWLEDGED: u8 = 35;
     pub const CLOSED: u8 = 36;
+    pub const KEPT: u8 = 37;
+    pub const RESUMED: u8 = 38;
 }
 
 /// Longest body of a message without data.
@@ -300,6 +341,18 @@ impl<'a> Message<'a> {
             What::Leave(group) => (kind::LEAVE, body.ip(group)),
             What::Close => (kind::CLOSE, body),
             What::Abort => (kind::ABORT, body),
+            What::Resume {
+                name,
+                written,
+                read,
+                window,
+                left,
+            } => {
+                let numbers = [written, read, window, left];
+                let body = body.with(&name.to_le_bytes());
+                (kind::RESUME, numbers.into_iter().fold(body, Body::number))
+            }
+            What::Have(count) => (kind::HAVE, body.number(count)),
             What::Credit(count) => (kind::CREDIT, body.number(count)),
             What::End => (kind::END, body),
             What::Opened {
@@ -311,6 +364,17 @@ impl<'a> Message<'a> {
             What::Refused => (kind::REFUSED, body),
             What::Acknowledged => (kind::ACKNOWLEDGED, body),
             What::Closed => (kind::CLOSED, body),
+            What::Kept {
+                name,
+                written,
+                read,
+            } => {
+                let body = body.with(&name.to_le_bytes());
+                (kind::KEPT, body.number(written).number(read))
+            }
+            What::Resumed { written, window } => {
+                (kind::RESUMED, body.number(written).number(window))
+            }
         };
         (kind, body, &[])
     }
@@ -424,6 +488,14 @@ impl<'a> Fields<'a> {
             kind::LEAVE => What::Leave(self.ip()?),
             kind::CLOSE => What::Close,
             kind::ABORT => What::Abort,
+            kind::RESUME => What::Resume {
+                name: u64::from_le_bytes(self.take()?),
+                written: self.number()?,
+                read: self.number()?,
+                window: self.window()?,
+                left: self.number()?,
+            },
+            kind::HAVE => What::Have(self.window()?),
             kind::DATA => match self.rest() {
                 // Who would send them might never end.
                 [] => return Err(Fault::Length),
@@ -445,6 +517,15 @@ impl<'a> Fields<'a> {
             kind::REFUSED => What::Refused,
             kind::ACKNOWLEDGED => What::Acknowledged,
             kind::CLOSED => What::Closed,
+            kind::KEPT => What::Kept {
+                name: u64::from_le_bytes(self.take()?),
+                written: self.number()?,
+                read: self.number()?,
+            },
+            kind::RESUMED => What::Resumed {
+                written: self.number()?,
+                window: self.window()?,
+            },
             _ => return Err(Fault::Kind),
         })
     }

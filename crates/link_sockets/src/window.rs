@@ -85,8 +85,18 @@ impl Window {
         if self.owed < self.size / TOLD_PART {
             return None;
         }
+        Some(self.renew())
+    }
+
+    /// The other end is told of all the room that there is; how much it does not know of.
+    pub fn renew(&mut self) -> u32 {
         self.left += self.owed;
-        Some(core::mem::take(&mut self.owed))
+        core::mem::take(&mut self.owed)
+    }
+
+    /// For how many bytes there is room, as far as the other end knows.
+    pub fn left(&self) -> u32 {
+        self.left
     }
 }
 
@@ -102,6 +112,11 @@ impl Credit {
     pub fn new(window: u32) -> Self {
         let left = window;
         Self { window, left }
+    }
+
+    /// So much of a window as is `left`; `None` if that is more.
+    pub fn part(window: u32, left: u32) -> Option<Self> {
+        (left <= window).then_some(Self { window, left })
     }
 
     /// How many bytes may be sent.

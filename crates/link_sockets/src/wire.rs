@@ -65,6 +65,7 @@ fn open(end: &mut impl End, frame: &[u8]) -> Result<(), Fault> {
     if end.with_wire(|wire| wire.own != sessions.to) {
         return Ok(());
     }
+    end.with_wire(|wire| wire.is_heard = true);
     while let Some((message, rest)) = Message::take(messages)? {
         end.take(&message)?;
         messages = rest;
@@ -91,6 +92,8 @@ pub struct Wire {
     peer: u64,
     /// As [`Netif::link_changes`] said last.
     changes: u64,
+    /// The other end has ever answered.
+    is_heard: bool,
     /// The other end has not been greeted yet.
     greets: bool,
     /// Who waits for room.
@@ -114,6 +117,7 @@ impl Wire {
             waiting: VecDeque::new(),
             own: session.max(1),
             peer: 0,
+            is_heard: false,
             greets: true,
             hungry: Vec::new(),
             deaf: false,
@@ -132,10 +136,20 @@ impl Wire {
         self.peer != 0
     }
 
+    /// Whether the other end has ever said something to this one.
+    pub fn is_heard(&self) -> bool {
+        self.is_heard
+    }
+
     /// Whether all that was to be sent has left.
     pub fn has_left(&self) -> bool {
+        self.waiting.is_empty() && !self.has_begun()
+    }
+
+    /// Whether a frame is being filled.
+    fn has_begun(&self) -> bool {
         let says = |(_, filled): &(Frame, usize)| *filled > FRAME_HEAD;
-        self.waiting.is_empty() && !self.open.as_ref().is_some_and(says)
+        self.open.as_ref().is_some_and(says)
     }
 
     /// How often the other end was cut off.
@@ -180,6 +194,8 @@ impl Wire {
         self.leaving.drain();
         self.waiting.clear();
         self.greets = true;
+        // Whoever waits is to see what becomes of its socket.
+        self.hungry.drain(..).for_each(Waker::wake);
     }
 
     /// The other end has broken a rule.
@@ -324,8 +340,7 @@ impl Wire {
         if self.greets {
             self.place(0);
         }
-        let says = |(_, filled): &(Frame, usize)| *filled > FRAME_HEAD;
-        if self.greets || self.open.as_ref().is_some_and(says) {
+        if self.greets || self.has_begun() {
             self.close();
         }
         if !self.leaving.is_empty() {
@@ -335,7 +350,7 @@ impl Wire {
 
     /// Wakes who waits for room, if there is some.
     fn feed(&mut self) {
-        if !self.hungry.is_empty() && (!self.is_met() || self.room(DATA_MIN) > 0) {
+        if !self.hungry.is_empty() && self.room(DATA_MIN) > 0 {
             self.hungry.drain(..).for_each(Waker::wake);
         }
     }

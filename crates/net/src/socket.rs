@@ -12,6 +12,7 @@ use crate::task::Clock;
 use crate::tcp::connection::Failure;
 use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::queues::Payload;
+pub use crate::tcp::socket::Marks;
 use crate::tcp::socket::{Error as Failed, Socket};
 use crate::udp::{self, BindError, Datagram, Outgoing, Udp};
 use alloc::rc::Rc;
@@ -20,6 +21,7 @@ use core::cell::RefCell;
 use core::fmt;
 use core::future::poll_fn;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::task::{Context, Poll};
 use core::time::Duration;
 use ports::{Errno, Instant};
 
@@ -175,6 +177,20 @@ pub trait Sockets: Clone {
     /// # Errors
     /// If the peer cannot be reached, or does not want it.
     async fn connect(&self, remote: SocketAddr) -> Result<Self::Stream, Error>;
+
+    /// The next connection of the image before this one, which goes on; `None` when there are no
+    /// more, or where none can. An image asks for all of them when it starts: it knows by
+    /// [`Stream::local`] and [`Stream::peer`] what each is for, and drops those that it does not
+    /// want.
+    fn taken_up(&self) -> Option<Self::Stream> {
+        None
+    }
+
+    /// Whoever will listen does so within this time. Where the image before this one listened, its
+    /// peers are not refused meanwhile: what they send is dropped, and they send it again.
+    fn listened_within(&self, time: Duration) {
+        let _ = time;
+    }
 }
 
 /// Waits for connections; dropped, it does no more.
@@ -329,6 +345,34 @@ pub trait Stream {
     fn report(&self) -> Option<Report> {
         None
     }
+
+    /// The same connection as one that outlives the image; `None` if it does not.
+    fn kept(&mut self) -> Option<&mut dyn Kept> {
+        None
+    }
+}
+
+/// A connection that outlives the image ([`Sockets::taken_up`]), for whoever has a user for it that
+/// outlives the image as well. What has come stays until that user has it.
+pub trait Kept {
+    /// A name that nobody guesses and that it has with the next image as well, and where its user
+    /// is in both streams; `None` if it is gone.
+    fn marks(&mut self) -> Option<(u64, Marks)>;
+
+    /// Shows bytes behind the first `skip` ones that have come; how many were looked at, as `look`
+    /// says. None are shown at the end.
+    ///
+    /// # Errors
+    /// If the connection has failed.
+    fn poll_look(
+        &mut self,
+        skip: usize,
+        context: &Context<'_>,
+        look: &mut dyn FnMut(&[u8]) -> Poll<usize>,
+    ) -> Poll<Result<usize, Error>>;
+
+    /// The user has the first `count` bytes that have come.
+    fn pass(&mut self, count: usize);
 }
 
 /// Who sent a datagram, and where it went.
@@ -435,15 +479,6 @@ impl Net {
         work(self.0.borrow_mut().tcp())
     }
 
-    /// The next connection of the image before this one, which goes on
-    /// ([`Tcp::with_vault`](crate::tcp::host::Tcp::with_vault)); `None` when there are no more. An
-    /// image with a vault asks for all of them when it starts: it knows by [`Stream::local`] and
-    /// [`Stream::peer`] what each is for, and drops those that it does not want.
-    pub fn taken_up(&self) -> Option<TcpStream> {
-        let id = self.with(Tcp::taken_up)?;
-        Some(self.stream(id))
-    }
-
     /// The connection of this socket.
     fn stream(&self, id: SocketId) -> TcpStream {
         let peer = self.with(|tcp| {
@@ -506,6 +541,18 @@ impl Sockets for Net {
         }));
         poll_fn(|context| self.with(|tcp| tcp.poll_open(id, context))).await?;
         Ok(stream)
+    }
+
+    /// With a vault ([`Tcp::with_vault`](crate::tcp::host::Tcp::with_vault)).
+    fn taken_up(&self) -> Option<TcpStream> {
+        let id = self.with(Tcp::taken_up)?;
+        Some(self.stream(id))
+    }
+
+    fn listened_within(&self, time: Duration) {
+        let mut hub = self.0.borrow_mut();
+        let from = hub.now() + time;
+        hub.tcp().listened_from(from);
     }
 }
 
@@ -731,6 +778,33 @@ impl Stream for TcpStream {
 
     fn report(&self) -> Option<Report> {
         self.0.with(|tcp, id| Report::of(tcp.socket(id)?))
+    }
+
+    fn kept(&mut self) -> Option<&mut dyn Kept> {
+        let is_kept = self.0.with(|tcp, id| tcp.is_kept(id));
+        is_kept.then_some(self)
+    }
+}
+
+impl Kept for TcpStream {
+    fn marks(&mut self) -> Option<(u64, Marks)> {
+        self.0.with(Tcp::marks)
+    }
+
+    fn poll_look(
+        &mut self,
+        skip: usize,
+        context: &Context<'_>,
+        look: &mut dyn FnMut(&[u8]) -> Poll<usize>,
+    ) -> Poll<Result<usize, Error>> {
+        let looked = self
+            .0
+            .with(|tcp, id| tcp.poll_look(id, skip, context, look));
+        looked.map_err(Error::from)
+    }
+
+    fn pass(&mut self, count: usize) {
+        self.0.with(|tcp, id| tcp.pass(id, count));
     }
 }
 

@@ -1,13 +1,13 @@
 //! What has its turns beside the stack: applications in other images, which links join.
 
 use crate::below::{FAULTS_SAID, queues_bytes};
-use crate::{Net, Service};
+use crate::{Net, Service, Stream};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use device::Netif;
-use link_sockets::Allowed;
+use link_sockets::{Allowed, Orphans};
 use unikernel::{Instant, println};
 
 /// What has its turns beside the stack.
@@ -32,9 +32,15 @@ pub type Besides = Rc<RefCell<Vec<Box<dyn Beside>>>>;
 pub struct Server(link_sockets::Server<Net>);
 
 impl Server {
-    /// Over this port, one of so many links.
-    pub fn new(port: Box<dyn Netif>, service: &Service, allowed: Allowed, links: usize) -> Self {
-        let sockets = (service.net.clone(), service.spawner.clone());
+    /// Over this port, one of so many links. Among the orphans are those of the application.
+    pub fn new(
+        port: Box<dyn Netif>,
+        service: &Service,
+        orphans: Orphans<Stream>,
+        allowed: Allowed,
+        links: usize,
+    ) -> Self {
+        let sockets = (service.net.clone(), service.spawner.clone(), orphans);
         let memory = queues_bytes() / links.max(1);
         Self(link_sockets::Server::new(
             port,

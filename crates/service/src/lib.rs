@@ -2,7 +2,7 @@
 //! manifest has, tasks above it, and the loop that gives both their turns.
 //!
 //! If the manifest names a state called `connections`, the stack keeps its connections there, and
-//! goes on with those that the instance before has left ([`Net::taken_up`]).
+//! goes on with those that the instance before has left ([`net::socket::Sockets::taken_up`]).
 //!
 //! Where `service` is `SOCKETS` in the manifest, sockets of the host's take the place of the stack,
 //! and where it is a `LINK` that carries sockets, those of a stack in another image. The appliance
@@ -50,7 +50,7 @@ use net::dns::{Names, Resolver};
 use net::host::{HostNet, Table as HostTable};
 use net::metrics::{self, Publisher};
 use net::options::{HELP, Options};
-use net::socket::Stream as _;
+use net::socket::{Sockets as _, Stream as _};
 use net::task::{Clock, Executor, Spawner};
 use net::turn::{TASKS_PER_TURN, sleep_until, turn};
 use ports::sockets::HostSockets;

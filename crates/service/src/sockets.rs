@@ -6,7 +6,7 @@ use core::time::Duration;
 use link_sockets as link;
 use net::host::{HostDatagrams, HostListener, HostNet, HostStream};
 use net::report::Report;
-use net::socket::{self, Connected, Ends, Error};
+use net::socket::{self, Connected, Ends, Error, Kept};
 use net::tcp::queues::Payload;
 use net::udp::Outgoing;
 #[cfg(feature = "smoltcp")]
@@ -66,20 +66,6 @@ pub enum Datagrams {
     Link(link::UdpSocket),
 }
 
-impl Net {
-    /// The next connection of the instance before this one, which goes on; `None` when there are no
-    /// more. Those that the appliance has not asked for when it waits for the first time are reset.
-    pub fn taken_up(&self) -> Option<Stream> {
-        match self {
-            #[cfg(not(feature = "smoltcp"))]
-            Self::Stack(net) => net.taken_up().map(Stream::Stack),
-            #[cfg(feature = "smoltcp")]
-            Self::Stack(_) => None,
-            Self::Host(_) | Self::Link(_) => None,
-        }
-    }
-}
-
 impl socket::Sockets for Net {
     type Listener = Listener;
     type Stream = Stream;
@@ -119,6 +105,20 @@ impl socket::Sockets for Net {
             Self::Host(net) => Stream::Host(net.connect(remote).await?),
             Self::Link(net) => Stream::Link(net.connect(remote).await?),
         })
+    }
+
+    /// Those that the appliance has not asked for when it waits for the first time are reset.
+    fn taken_up(&self) -> Option<Stream> {
+        match self {
+            Self::Stack(net) => net.taken_up().map(Stream::Stack),
+            Self::Host(_) | Self::Link(_) => None,
+        }
+    }
+
+    fn listened_within(&self, time: Duration) {
+        if let Self::Stack(net) = self {
+            net.listened_within(time);
+        }
     }
 }
 
@@ -206,6 +206,10 @@ impl socket::Stream for Stream {
 
     fn report(&self) -> Option<Report> {
         each!(self, stream => stream.report())
+    }
+
+    fn kept(&mut self) -> Option<&mut dyn Kept> {
+        each!(self, stream => stream.kept())
     }
 }
 

@@ -11,7 +11,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::future::pending;
-use link_sockets::Allowed;
+use core::time::Duration;
+use link_sockets::{Allowed, Orphans};
 use service::{Server, Service};
 use unikernel::println;
 
@@ -21,6 +22,10 @@ const HELP: &str = "  \
   --connect:LINK=no        the image there may open no connections
 
 ";
+
+/// Applications have so long to ask for their connections with the image before this one: as long
+/// as they wait for a stack.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 unikernel::entry!(main);
 
@@ -47,12 +52,18 @@ async fn serve(service: Service) -> Result<(), String> {
     for argument in &service.arguments {
         heed(argument, &mut rights)?;
     }
+    let orphans = Orphans::new(&service.net, links.len(), PATIENCE);
     for (link, allowed) in rights {
         let port = runtime.socket_link(link);
         let port = port.map_err(|why| format!("{link}: {why}"))?;
         let port = port.ok_or_else(|| format!("{link}: no link"))?;
-        let server = Server::new(port, &service, allowed, links.len());
+        let server = Server::new(port, &service, orphans.clone(), allowed, links.len());
         service.beside.borrow_mut().push(Box::new(server));
+    }
+    service.clock.sleep(PATIENCE).await;
+    let count = orphans.reset();
+    if count > 0 {
+        println!("stack: {count} connections are nobody's, and are reset");
     }
     pending().await
 }

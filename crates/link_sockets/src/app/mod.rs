@@ -1,5 +1,6 @@
 //! The application's end: all its sockets, and what the stack's image says of them.
 
+mod kept;
 mod place;
 mod sockets;
 
@@ -45,6 +46,10 @@ pub struct Table {
     budget: Budget,
     /// Some listener could not have a place for its next connection.
     is_short: bool,
+    /// Connections of which more has come than the stack knows.
+    unsaid: Vec<u32>,
+    /// Connections of which the stack does not have all that the one before was sent.
+    behind: Vec<u32>,
     now: Instant,
 }
 
@@ -75,6 +80,8 @@ impl Table {
             free: Vec::new(),
             budget: Budget::new(memory),
             is_short: false,
+            unsaid: Vec::new(),
+            behind: Vec::new(),
             now,
         }
     }
@@ -85,9 +92,13 @@ impl Table {
         self.now = now;
         let any = wire::receive(self);
         if !self.wire.is_met() {
-            for place in &mut self.places {
-                if place.patient_until().is_some_and(|until| until <= now) {
-                    place.fail(Error::Unusable(Unusable::NoRoute));
+            for number in 0..self.places.len() as u32 {
+                let place = self.place(number);
+                let is_over = place.patient_until().is_some_and(|until| until <= now);
+                match place.outlives() {
+                    true if is_over => self.give_up(number),
+                    false if is_over => place.fail(Error::Unusable(Unusable::NoRoute)),
+                    _ => {}
                 }
             }
         }
@@ -96,6 +107,8 @@ impl Table {
 
     /// Sends what there is room for.
     pub fn flush(&mut self) {
+        self.send_again();
+        self.say_what_came();
         self.wire.flush();
     }
 
@@ -110,8 +123,9 @@ impl Table {
 
     /// Whether the stack has all that was written to sockets that are closed.
     pub fn has_left(&self) -> bool {
-        let leaves = |place: &Place| place.is_known && place.is_dropped;
-        !self.wire.is_met() || self.wire.has_left() && !self.places.iter().any(leaves)
+        let leaves = |place: &Place| place.is_dropped && (place.is_known || place.outlives());
+        let has_left = !self.wire.is_met() || self.wire.has_left();
+        has_left && !self.places.iter().any(leaves)
     }
 
     /// How often the stack's image was cut off.
@@ -169,9 +183,10 @@ impl Table {
                 listener: *listener,
                 window,
             },
-            Kind::Stream => match peer {
-                Some(remote) => What::Connect { remote, window },
-                None => return,
+            Kind::Stream => match (&place.kept, peer) {
+                (Some(kept), _) => kept.resume(&mut place.window),
+                (None, Some(remote)) => What::Connect { remote, window },
+                (None, None) => return,
             },
             Kind::Datagrams { .. } => What::Bind {
                 local,
@@ -186,6 +201,13 @@ impl Table {
             for group in groups {
                 self.wire.say(&Message::new(number, What::Join(*group)));
             }
+        }
+        if place.is_aborted {
+            self.wire.say(&Message::new(number, What::Abort));
+            return;
+        }
+        for what in place.wishes.iter().flatten() {
+            self.wire.say(&Message::new(number, *what));
         }
     }
 
@@ -230,6 +252,7 @@ impl Table {
 
     /// Nobody has this socket any more: what was written still leaves.
     fn leave(&mut self, number: u32, how: What<'static>) {
+        self.say_came(number);
         let place = &mut self.places[number as usize];
         place.is_dropped = true;
         let mut rest = place.let_go();
@@ -243,10 +266,13 @@ impl Table {
             rest.extend(all.filter(|(_, place)| to_come(place)).map(|(n, _)| n));
         }
         let place = &mut self.places[number as usize];
-        if !place.is_known {
-            self.release(number);
-        } else if !place.is_aborted {
-            self.wire.say(&Message::new(number, how));
+        match (place.is_known, place.is_aborted) {
+            // Whether it is resumed or not, the next stack is told.
+            (false, _) if place.outlives() => place.close_later(how),
+            (true, false) if place.is_behind() && how == What::Close => place.close_later(how),
+            (false, _) => self.release(number),
+            (true, false) => self.wire.say(&Message::new(number, how)),
+            (true, true) => {}
         }
         for number in rest {
             self.leave(number, What::Abort);
@@ -370,7 +396,7 @@ impl Table {
             return Poll::Ready(Err(failed));
         }
         let left = place.credit.left();
-        if left == 0 {
+        if left == 0 || place.is_behind() {
             place.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
@@ -386,20 +412,24 @@ impl Table {
         }
         // A piece is shorter than 64 KiB.
         place.credit.spend(count as u32);
+        if let Some(kept) = &mut place.kept {
+            kept.wrote(&first[..count]);
+        }
         Poll::Ready(Ok(count))
     }
 
     pub(crate) fn shutdown(&mut self, number: u32) {
         let place = &mut self.places[number as usize];
-        if !core::mem::replace(&mut place.is_shut, true) && place.failed.is_none() {
+        let was_shut = core::mem::replace(&mut place.is_shut, true);
+        if !was_shut && place.failed.is_none() && !place.is_behind() {
             self.wire.say(&Message::new(number, What::End));
         }
     }
 
     pub(crate) fn abort(&mut self, number: u32) {
         let place = &mut self.places[number as usize];
-        if place.is_known && !place.is_aborted {
-            place.is_aborted = true;
+        let is_there = place.is_known || place.outlives();
+        if is_there && !core::mem::replace(&mut place.is_aborted, true) && place.is_known {
             self.wire.say(&Message::new(number, What::Abort));
         }
         place.fail(Error::Failed(Failed::Failed(Failure::Aborted)));
@@ -413,7 +443,9 @@ impl Table {
             place.asked = place.answered + 2;
         } else if place.failed.is_none() {
             place.asked = place.answered + 1;
-            self.wire.say(&Message::new(number, What::Ask));
+            if !place.is_behind() {
+                self.wire.say(&Message::new(number, What::Ask));
+            }
         }
         place.asked
     }
@@ -437,7 +469,15 @@ impl Table {
 
     /// Says how a connection is to be.
     pub(crate) fn wish(&mut self, number: u32, what: What<'static>) {
-        if self.place(number).failed.is_none() {
+        let place = &mut self.places[number as usize];
+        // The next stack is told as well.
+        let kind = |what: &What<'static>| core::mem::discriminant(what);
+        let is_its = |wish: &What<'static>| kind(wish) == kind(&what);
+        let mut wishes = place.wishes.iter_mut();
+        if let Some(wish) = wishes.find(|wish| wish.as_ref().is_none_or(is_its)) {
+            *wish = Some(what);
+        }
+        if place.failed.is_none() && place.is_known {
             self.wire.say(&Message::new(number, what));
         }
     }
@@ -539,17 +579,22 @@ impl End for Table {
         work(&mut self.wire)
     }
 
-    /// Connections have failed. What listens, or takes datagrams, is opened again.
+    /// Connections have failed, unless they outlive the stack. What listens, takes datagrams or is
+    /// being connected is opened again.
     fn begin_anew(&mut self) {
+        let now = self.now;
         for number in 0..self.places.len() as u32 {
             let place = self.place(number);
-            let was_known = core::mem::take(&mut place.is_known);
+            place.is_known = false;
+            let outlives = place.outlives();
             match &mut place.kind {
                 Kind::Free => {}
+                Kind::Stream if outlives => self.lose(number),
                 Kind::Accepted { .. } => self.release(number),
                 _ if place.is_dropped => self.release(number),
-                Kind::Stream if was_known => place.fail(GONE),
-                Kind::Stream => {}
+                Kind::Stream if place.is_open => place.fail(GONE),
+                Kind::Stream if place.until <= now => place.fail(GONE),
+                Kind::Stream => place.kept = None,
                 Kind::Listener { offered, .. } => {
                     *offered = 0;
                     place.is_open = false;
@@ -559,6 +604,12 @@ impl End for Table {
         }
         if !self.wire.is_met() {
             return;
+        }
+        // Before anybody listens, so that the stack knows whose its connections are.
+        for number in 0..self.places.len() as u32 {
+            if self.place(number).outlives() {
+                self.announce(number);
+            }
         }
         for number in 0..self.places.len() as u32 {
             let place = self.place(number);
@@ -583,8 +634,14 @@ impl End for Table {
             What::Failed(_) if matches!(place.kind, Kind::Accepted { .. }) => {
                 return Err(Fault::State(number));
             }
-            What::Failed(reason) => place.fail(error(reason)),
-            What::Data(bytes) => place.data(bytes).map_err(|fault| fault(number))?,
+            What::Failed(reason) => self.failed(number, error(reason)),
+            What::Kept {
+                name,
+                written,
+                read,
+            } => return self.keep(number, (name, written, read)),
+            What::Resumed { written, window } => return self.resumed(number, written, window),
+            What::Data(bytes) => return self.data(number, bytes),
             What::Datagram {
                 remote,
                 local,
@@ -598,12 +655,7 @@ impl End for Table {
                 };
                 place.datagram(datagram).map_err(|fault| fault(number))?;
             }
-            What::Credit(count) => {
-                if !place.credit.give(count) {
-                    return Err(Fault::Credit(number));
-                }
-                wake(&mut place.writer);
-            }
+            What::Credit(count) => return self.credit(number, count),
             What::End => place.end().map_err(|fault| fault(number))?,
             What::Refused => place.refuse().map_err(|fault| fault(number))?,
             What::Acknowledged => {
@@ -618,7 +670,7 @@ impl End for Table {
             }
             What::Closed => match (place.is_dropped, place.is_aborted) {
                 (true, _) => self.release(number),
-                (false, true) => place.is_known = false,
+                (false, true) => (place.is_known, place.kept) = (false, None),
                 (false, false) => return Err(Fault::State(number)),
             },
             _ => return Err(Fault::Kind),

@@ -1,7 +1,9 @@
 //! A socket of the application's.
 
+use crate::app::kept::Kept;
 use crate::arrived::{self, Datagram};
 use crate::fault::Fault;
+use crate::message::What;
 use crate::window::{Credit, Window, datagram_cost};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -60,6 +62,11 @@ impl Kind {
         }
     }
 
+    /// Whether it is a connection, or is to be one.
+    pub fn connects(&self) -> bool {
+        matches!(self, Self::Accepted { .. } | Self::Stream)
+    }
+
     pub fn datagrams() -> Self {
         Self::Datagrams {
             queue: VecDeque::new(),
@@ -90,11 +97,15 @@ pub struct Place {
     pub window: Window,
     pub credit: Credit,
     pub arrived: arrived::Stream,
+    /// What outlives the stack.
+    pub kept: Option<Kept>,
+    /// How the connection is to be, of which each stack is told.
+    pub wishes: [Option<What<'static>>; 2],
     /// How often the stack was asked whether all was acknowledged, and has answered.
     pub asked: u64,
     pub answered: u64,
     /// Until when it waits for a stack.
-    until: Instant,
+    pub until: Instant,
     pub reader: Option<Waker>,
     pub writer: Option<Waker>,
     pub asker: Option<Waker>,
@@ -129,6 +140,8 @@ impl Place {
             window,
             credit: Credit::default(),
             arrived: arrived::Stream::default(),
+            kept: None,
+            wishes: [None; 2],
             asked: 0,
             answered: 0,
             until,
@@ -140,8 +153,9 @@ impl Place {
 
     /// Until when it waits for a stack, if it is a connection that does.
     pub fn patient_until(&self) -> Option<Instant> {
-        let waits = matches!(self.kind, Kind::Stream) && !self.is_known && !self.is_open;
-        (waits && self.failed.is_none()).then_some(self.until)
+        let is_new = !self.is_open && self.failed.is_none();
+        let waits = matches!(self.kind, Kind::Stream) && !self.is_known;
+        (waits && (is_new || self.outlives())).then_some(self.until)
     }
 
     /// It does not go on.

@@ -84,6 +84,11 @@ pub struct Entry {
     /// What may be sent to it.
     pub credit: Credit,
     pub has_failed: bool,
+    /// Of a connection that outlives this image: bytes that were sent to the application, and that
+    /// it has not said that it has.
+    pub unconfirmed: Option<u32>,
+    /// Bytes of which it has said so.
+    pub confirmed: u32,
     arrived: arrived::Stream,
     no_delay: Option<bool>,
     keep_alive: Option<Option<Duration>>,
@@ -108,6 +113,8 @@ impl Entry {
             buffer: 0,
             credit: Credit::new(window),
             has_failed: false,
+            unconfirmed: None,
+            confirmed: 0,
             arrived: arrived::Stream::default(),
             no_delay: None,
             keep_alive: None,
@@ -179,12 +186,30 @@ impl Entry {
         }
     }
 
+    /// So many bytes are on their way to the application.
+    pub fn sent(&mut self, count: u32) {
+        self.credit.spend(count);
+        if let Some(unconfirmed) = &mut self.unconfirmed {
+            *unconfirmed += count;
+        }
+    }
+
+    /// The application has so many of them.
+    fn has(&mut self, count: u32) -> Result<(), Broken> {
+        let left = self.unconfirmed.ok_or(Fault::State as Broken)?;
+        self.unconfirmed = Some(left.checked_sub(count).ok_or(Fault::Credit as Broken)?);
+        self.confirmed += count;
+        self.wake();
+        Ok(())
+    }
+
     /// Does what the application says.
     pub fn heed(&mut self, what: &What<'_>) -> Result<(), Broken> {
         if self.closes.is_some() {
             return Err(Fault::State);
         }
         match (*what, &mut self.kind) {
+            (What::Have(count), Kind::Stream) => return self.has(count),
             (What::Credit(count), Kind::Stream | Kind::Datagrams { .. }) => {
                 if !self.credit.give(count) {
                     return Err(Fault::Credit);
@@ -240,6 +265,7 @@ impl Entry {
                 | What::Datagram { .. }
                 | What::Join(_)
                 | What::Leave(_)
+                | What::Have(_)
                 | What::Credit(_),
                 _,
             ) => return Err(Fault::State),

@@ -12,17 +12,17 @@ use core::cell::RefCell;
 use core::future::poll_fn;
 use core::net::{IpAddr, SocketAddr};
 use core::task::{Context, Poll};
-use net::socket::{Ends, Error};
+use net::socket::{Ends, Error, Marks, Sockets};
 use net::udp::RUN_MAX;
 
 /// A socket of the application's.
-pub struct Handle<S> {
+pub struct Handle<S: Sockets> {
     pub server: Rc<RefCell<Shared<S>>>,
     pub number: u32,
     pub key: u64,
 }
 
-impl<S> Clone for Handle<S> {
+impl<S: Sockets> Clone for Handle<S> {
     fn clone(&self) -> Self {
         Self {
             server: self.server.clone(),
@@ -51,7 +51,7 @@ enum Room {
     Never,
 }
 
-impl<S> Handle<S> {
+impl<S: Sockets> Handle<S> {
     /// Does something with the socket; `None` if it is gone.
     pub fn with<T>(&self, work: impl FnOnce(&mut Entry, &mut Wire) -> T) -> Option<T> {
         let mut shared = self.server.borrow_mut();
@@ -79,6 +79,38 @@ impl<S> Handle<S> {
             };
             wire.say(&Message::new(number, what));
         });
+    }
+
+    /// It outlives this image, and the next one will know it by this name.
+    pub fn keep(&self, name: u64, marks: Marks) {
+        let Marks { written, read } = marks;
+        let what = What::Kept {
+            name,
+            written,
+            read,
+        };
+        self.with(|entry, _| entry.unconfirmed = Some(0));
+        self.say(what);
+    }
+
+    /// A connection of the image before goes on from here.
+    pub fn resumed(&self, marks: Marks) {
+        let number = self.number;
+        self.with(|entry, wire| {
+            entry.unconfirmed = Some(0);
+            let (written, window) = (marks.written, entry.window.size());
+            wire.say(&Message::new(number, What::Resumed { written, window }));
+        });
+    }
+
+    /// How many bytes more the application has, of a connection that outlives this image; `None`
+    /// if it is to be closed, or is gone.
+    pub fn confirmed(&self, context: &Context<'_>) -> Option<u32> {
+        let confirmed = self.with(|entry, _| {
+            entry.reader = Some(context.waker().clone());
+            (!entry.closes()).then(|| core::mem::take(&mut entry.confirmed))
+        });
+        confirmed.flatten()
     }
 
     /// It cannot be had, or does not go on.
@@ -231,7 +263,8 @@ impl<S> Handle<S> {
         true
     }
 
-    fn poll_deliver(&self, bytes: &[u8], context: &Context<'_>) -> Poll<Option<usize>> {
+    /// The same with what fits at once: how many bytes were sent.
+    pub fn poll_deliver(&self, bytes: &[u8], context: &Context<'_>) -> Poll<Option<usize>> {
         let sent = self.with(|entry, wire| {
             if entry.closes() {
                 return Some(None);
@@ -249,7 +282,7 @@ impl<S> Handle<S> {
                 return None;
             }
             // A piece is shorter than 64 KiB.
-            entry.credit.spend(count as u32);
+            entry.sent(count as u32);
             Some(Some(count))
         });
         match sent {

@@ -2,11 +2,12 @@
 
 mod entry;
 mod handle;
+mod orphans;
 mod tasks;
 
 use crate::fault::Fault;
 use crate::message::{Message, Reason, SOCKETS_MAX, What};
-use crate::window::{Budget, Window};
+use crate::window::{Budget, Credit, Window};
 use crate::wire::{self, End, Wire};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -18,13 +19,16 @@ use device::Netif;
 use entry::{Entry, Kind};
 use handle::Handle;
 use net::layer::Unsent;
-use net::socket::{Error, Sockets};
+use net::socket::{Error, Sockets, Stream};
 use net::task::Spawner;
 use net::tcp::connection::Failure;
 use net::tcp::host::Unusable;
 use net::tcp::socket::Error as Failed;
 use net::udp::BindError;
+use orphans::Resume;
 use ports::Errno;
+
+pub use orphans::Orphans;
 
 /// What an application may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +69,7 @@ impl Allowed {
 pub struct Server<S: Sockets + 'static>(Rc<RefCell<Shared<S>>>);
 
 /// What a server and its tasks share.
-struct Shared<S> {
+struct Shared<S: Sockets> {
     wire: Wire,
     entries: Vec<Option<Entry>>,
     budget: Budget,
@@ -74,6 +78,9 @@ struct Shared<S> {
     allowed: Allowed,
     sockets: S,
     spawner: Spawner,
+    orphans: Orphans<S::Stream>,
+    /// The application has ever said something.
+    is_heard: bool,
 }
 
 /// What the application is told of a failure.
@@ -93,11 +100,11 @@ fn reason(error: Error) -> Reason {
 }
 
 impl<S: Sockets + 'static> Server<S> {
-    /// Over this port, with these sockets. What has arrived from the application may take so many
-    /// bytes of memory. Another image has another `session`.
+    /// Over this port, with these sockets; among the orphans are those of the application. What
+    /// has arrived from it may take so many bytes of memory. Another image has another `session`.
     pub fn new(
         port: Box<dyn Netif>,
-        (sockets, spawner): (S, Spawner),
+        (sockets, spawner, orphans): (S, Spawner, Orphans<S::Stream>),
         allowed: Allowed,
         memory: usize,
         session: u64,
@@ -110,12 +117,19 @@ impl<S: Sockets + 'static> Server<S> {
             allowed,
             sockets,
             spawner,
+            orphans,
+            is_heard: false,
         })))
     }
 
     /// Takes one batch of frames; whether there was any.
     pub fn receive(&mut self) -> bool {
-        wire::receive(self)
+        let any = wire::receive(self);
+        let mut shared = self.0.borrow_mut();
+        if shared.wire.is_heard() && !core::mem::replace(&mut shared.is_heard, true) {
+            shared.orphans.heard(&shared.sockets);
+        }
+        any
     }
 
     /// Sends what there is room for.
@@ -218,8 +232,10 @@ impl<S: Sockets + 'static> Server<S> {
         match listener {
             Ok(listener) => {
                 handle.opened(local, None);
+                // Of those that the image before had, it knows no other ones.
+                let first = self.0.borrow().orphans.take_at(local);
                 let server = Self(self.0.clone());
-                self.spawn(tasks::listen(server, handle, listener));
+                self.spawn(tasks::listen(server, handle, listener, first));
             }
             Err(error) => self.refuse(handle, reason(error)),
         }
@@ -236,6 +252,31 @@ impl<S: Sockets + 'static> Server<S> {
                 self.spawn(tasks::connect(server, handle, sockets, remote));
             }
             Err(why) => self.refuse(handle, why),
+        }
+        Ok(())
+    }
+
+    /// Goes on with a connection of the image before.
+    fn resume(&self, number: u32, how: Resume) -> Result<(), Fault> {
+        let handle = self.open(number, Kind::Stream, how.window)?;
+        let credit = Credit::part(how.window, how.left).ok_or(Fault::Credit(number))?;
+        handle.with(|entry, _| entry.credit = credit);
+        let stream = self.0.borrow().orphans.take(how.name);
+        let Some(mut stream) = stream else {
+            self.refuse(handle, Reason::Reset);
+            return Ok(());
+        };
+        let marks = stream.kept().and_then(|kept| how.reach(kept));
+        match (marks, self.equip(&handle, 0)) {
+            (Some(marks), Ok(())) => {
+                handle.resumed(marks);
+                tasks::go_on(self, handle, stream);
+            }
+            (marks, equipped) => {
+                stream.abort();
+                let why = equipped.err().filter(|_| marks.is_some());
+                self.refuse(handle, why.unwrap_or(Reason::Reset));
+            }
         }
         Ok(())
     }
@@ -300,7 +341,7 @@ impl<S: Sockets + 'static> Server<S> {
     }
 }
 
-impl<S> Shared<S> {
+impl<S: Sockets> Shared<S> {
     fn entry(&mut self, number: u32) -> Result<&mut Entry, Fault> {
         let entry = self.entries.get_mut(number as usize);
         let entry = entry.and_then(Option::as_mut);
@@ -343,6 +384,22 @@ impl<S: Sockets + 'static> End for Server<S> {
                 peer,
                 window,
             } => return self.bind(number, local, peer, window),
+            What::Resume {
+                name,
+                written,
+                read,
+                window,
+                left,
+            } => {
+                let how = Resume {
+                    name,
+                    written,
+                    read,
+                    window,
+                    left,
+                };
+                return self.resume(number, how);
+            }
             What::Close => return self.close(number, false),
             What::Abort => return self.close(number, true),
             _ => {}

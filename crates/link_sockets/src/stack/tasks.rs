@@ -5,29 +5,38 @@ use super::entry::Wish;
 use super::handle::{Handle, Outgoing};
 use crate::arrived::Datagram;
 use crate::window::datagram_cost;
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::future::poll_fn;
 use core::net::{IpAddr, SocketAddr};
 use core::pin::pin;
-use net::socket::{Connected, Ends, Error, Listener, Sockets, Stream};
+use core::task::{Poll, ready};
+use net::socket::{Connected, Ends, Error, Kept, Listener, Sockets, Stream};
 use net::task::{Either, select};
 
 /// Longest datagram in bytes.
 pub const DATAGRAM_MAX: u32 = 64 << 10;
 
 /// Waits until a socket that could not be had is closed.
-pub async fn refused<S>(handle: Handle<S>) {
+pub async fn refused<S: Sockets>(handle: Handle<S>) {
     handle.closing().await;
     handle.closed();
 }
 
-/// Gives an application the connections of a listener, as many as it has numbers for.
+/// Gives an application the connections of a listener, as many as it has numbers for, and before
+/// those the `first` ones.
 pub async fn listen<S: Sockets + 'static>(
     server: Server<S>,
     handle: Handle<S>,
     mut listener: S::Listener,
+    mut first: VecDeque<S::Stream>,
 ) {
     while handle.has_offer().await {
+        if let Some(stream) = first.pop_front() {
+            give(&server, &handle, stream);
+            continue;
+        }
         let accepted = select(pin!(listener.accept()), pin!(handle.closing())).await;
         match accepted {
             Either::First(Ok(stream)) => give(&server, &handle, stream),
@@ -78,15 +87,27 @@ pub async fn connect<S: Sockets + 'static>(
 }
 
 /// A connection is open.
-fn begin<S: Sockets + 'static>(server: &Server<S>, handle: Handle<S>, stream: S::Stream) {
+fn begin<S: Sockets + 'static>(server: &Server<S>, handle: Handle<S>, mut stream: S::Stream) {
+    // The application has it, and its name, or knows neither.
+    if let Some((name, marks)) = stream.kept().and_then(Kept::marks) {
+        handle.keep(name, marks);
+    }
     handle.opened(stream.local(), Some(stream.peer()));
+    go_on(server, handle, stream);
+}
+
+/// Bytes go both ways.
+pub fn go_on<S: Sockets + 'static>(server: &Server<S>, handle: Handle<S>, stream: S::Stream) {
     let (inward, outward) = stream.split();
     server.spawn(read(handle.clone(), inward));
     server.spawn(write(handle, outward));
 }
 
 /// What the peer sends goes to the application.
-async fn read<S>(handle: Handle<S>, mut stream: impl Stream) {
+async fn read<S: Sockets>(handle: Handle<S>, mut stream: impl Stream) {
+    if let Some(kept) = stream.kept() {
+        return show(&handle, kept).await;
+    }
     loop {
         let taken = select(pin!(stream.take()), pin!(handle.closing())).await;
         match taken {
@@ -102,8 +123,45 @@ async fn read<S>(handle: Handle<S>, mut stream: impl Stream) {
     }
 }
 
+/// The same for a connection that outlives this image: what has come stays until the application
+/// says that it has it.
+async fn show<S: Sockets>(handle: &Handle<S>, kept: &mut dyn Kept) {
+    // Bytes that are on their way to the application.
+    let mut shown = 0;
+    let mut has_ended = false;
+    let result = poll_fn(|context| {
+        loop {
+            let Some(confirmed) = handle.confirmed(context) else {
+                return Poll::Ready(Ok(()));
+            };
+            // No more than was sent.
+            kept.pass(confirmed as usize);
+            shown -= (confirmed as usize).min(shown);
+            if has_ended {
+                return Poll::Pending;
+            }
+            let mut send = |bytes: &[u8]| match ready!(handle.poll_deliver(bytes, context)) {
+                Some(count) => Poll::Ready(count),
+                None => Poll::Pending,
+            };
+            match ready!(kept.poll_look(shown, context, &mut send))? {
+                0 => {
+                    has_ended = true;
+                    handle.end();
+                }
+                count => shown += count,
+            }
+        }
+    });
+    match result.await {
+        // What is on its way to whoever closes it counts as read.
+        Ok(()) => kept.pass(shown),
+        Err(error) => handle.fail_by(error),
+    }
+}
+
 /// What the application wants goes to the peer.
-async fn write<S>(handle: Handle<S>, mut stream: impl Stream) {
+async fn write<S: Sockets>(handle: Handle<S>, mut stream: impl Stream) {
     loop {
         let result = match handle.wish().await {
             Wish::Send(bytes) => {
@@ -218,7 +276,10 @@ impl<D: net::socket::Datagrams> Datagrams<D> {
 }
 
 /// Datagrams go to the application and come from it.
-pub async fn datagrams<S, D: net::socket::Datagrams>(handle: Handle<S>, mut socket: Datagrams<D>) {
+pub async fn datagrams<S: Sockets, D: net::socket::Datagrams>(
+    handle: Handle<S>,
+    mut socket: Datagrams<D>,
+) {
     let mut buffer = vec![0; DATAGRAM_MAX as usize];
     // One that has come, for which the application has no room yet.
     let mut held: Option<(usize, Ends)> = None;

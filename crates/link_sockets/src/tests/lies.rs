@@ -197,24 +197,26 @@ fn an_application_finds_each_lie_of_a_stack() {
             Fault::Kind,
         ),
     ];
-    let check = |app: &mut App, fault| {
+    let check = |app: &mut App, fault, is_open: bool| {
         assert_eq!(app.fault(), Some(fault));
         assert_eq!(app.table.borrow().faults(), 1);
         // A better stack has what listens.
         let said = app.greets(1);
         assert!(said.contains(&(LISTENER, "listen")), "{fault}: {said:?}");
         assert!(said.contains(&(DATAGRAMS, "bind")), "{fault}: {said:?}");
-        assert!(!said.contains(&(STREAM, "connect")), "{fault}: {said:?}");
+        // What was open has failed, what was not is tried again.
+        let tries = said.contains(&(STREAM, "connect"));
+        assert_eq!(tries, !is_open, "{fault}: {said:?}");
     };
     for (said, fault) in cases {
         let mut app = App::new();
         app.says(said);
-        check(&mut app, *fault);
+        check(&mut app, *fault, said[0] == open);
     }
     let mut app = App::new();
     app.says(&[open]);
     long.iter().for_each(|piece| app.says(&[*piece]));
-    check(&mut app, Fault::Overrun(STREAM));
+    check(&mut app, Fault::Overrun(STREAM), true);
 }
 
 /// What is no message has no meaning, at either end.
@@ -232,7 +234,7 @@ fn frames_and_messages_are_checked_whole() {
         (|frame| frame.truncate(14), Fault::Frame),
         (|frame| frame.truncate(20), Fault::Length),
         (|frame| frame[12] = 8, Fault::Frame),
-        (|frame| frame[14] = 2, Fault::Frame),
+        (|frame| frame[14] = 3, Fault::Frame),
         (|frame| frame[16..24].fill(0), Fault::Value),
         (|frame| frame.truncate(FRAME_HEAD + 7), Fault::Length),
         (|frame| frame[FRAME_HEAD] = 0, Fault::Kind),

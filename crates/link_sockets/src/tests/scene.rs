@@ -1,6 +1,6 @@
 //! An application, a link, a stack, and a peer that talks to the stack without a link.
 
-use crate::{Allowed, Net, Server, Table};
+use crate::{Allowed, Net, Orphans, Server, Table};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -22,13 +22,21 @@ use net::task::{Clock, Executor};
 use net::tcp::Config;
 use net::tcp::host::Tcp;
 use net::tcp::identity::Secret;
+use net::tcp::vault::{Shape, Vault};
 use net::version::Addresses;
 use ports::Instant;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use zerocopy::IntoBytes;
 
 /// Turns of a test; more would be a storm.
 const TURNS_MAX: usize = 50_000;
 /// Memory for what has arrived.
 pub const MEMORY: usize = 8 << 20;
+/// How long a stack waits for applications of the one before.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a vault.
+const VAULT: usize = 2 << 20;
 /// Where the application is reached.
 pub const PORT: u16 = 7;
 
@@ -103,23 +111,58 @@ pub fn at(port: u16) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(10, 0, 0, 1).into(), port)
 }
 
-fn stack() -> Rc<RefCell<Stack<Ipv4, Ipv6>>> {
+type Host = Rc<RefCell<Stack<Ipv4, Ipv6>>>;
+
+fn tcp(random: u8) -> Tcp {
+    Tcp::new(
+        Config::default(),
+        Secret::new([random; 16]),
+        [2; 16],
+        64 << 20,
+    )
+}
+
+/// A host with the address 10.0.0.`n`.
+fn host(n: u8, tcp: Tcp, now: Instant) -> (Host, Wire) {
     let buffer = PACKET_MAX + HEADROOM;
     let large = Pool::new(vec![0; 8 * buffer].leak(), buffer);
-    let now = Instant(0);
     let mut ipv4 = Ipv4::new(large, 1);
-    let own = Prefix::new(Ipv4Addr::new(10, 0, 0, 1), 24).unwrap();
+    let own = Prefix::new(Ipv4Addr::new(10, 0, 0, n), 24).unwrap();
     ipv4.add_address(own, Detect::Later, now);
-    let port = Box::new(MemoryPort::new("net"));
-    let ip = Ip::new(Ethernet::new(port), ipv4, Ipv6::new(large, 1));
-    let tcp = Tcp::new(Config::default(), Secret::new([1; 16]), [2; 16], 64 << 20);
-    Rc::new(RefCell::new(Stack::new(ip, tcp, now)))
+    let (port, wire) = MemoryPort::new("net").with_index(n).split();
+    let ip = Ip::new(Ethernet::new(Box::new(port)), ipv4, Ipv6::new(large, 1));
+    (Rc::new(RefCell::new(Stack::new(ip, tcp, now))), wire)
+}
+
+fn stack() -> Host {
+    host(1, tcp(1), Instant(0)).0
+}
+
+/// What outlives the stack: memory that holds its connections, and a host that they lead to.
+struct Outliving {
+    vault: (usize, usize),
+    far: Host,
+    wires: [Wire; 2],
+}
+
+/// TCP with a vault in which these bytes lie, and where that is.
+fn kept(bytes: &[u8], random: u8, now: Instant) -> (Tcp, (usize, usize)) {
+    let memory = vec![0_u32; VAULT / 4].leak().as_mut_bytes();
+    memory[..bytes.len()].copy_from_slice(bytes);
+    let place = (memory.as_ptr().addr(), memory.len());
+    let shape = Shape {
+        connections: 64,
+        buffer_size: 2048,
+    };
+    let opened = Vault::open(memory, shape).unwrap();
+    (tcp(random).with_vault(opened, now), place)
 }
 
 pub struct Scene {
+    outliving: Option<Outliving>,
     pub table: Rc<RefCell<Table>>,
     pub server: Option<Server<socket::Net>>,
-    stack: Rc<RefCell<Stack<Ipv4, Ipv6>>>,
+    stack: Host,
     pub executor: Executor,
     clock: Clock,
     now: Instant,
@@ -141,9 +184,12 @@ impl Scene {
         let (here, wire_here) = cable(mtu, &plug);
         let (there, wire_there) = cable(mtu, &plug);
         let (stack, executor) = (stack(), Executor::new());
-        let sockets = (socket::Net::new(stack.clone()), executor.spawner());
+        let sockets = socket::Net::new(stack.clone());
+        let orphans = Orphans::new(&sockets, 1, PATIENCE);
+        let sockets = (sockets, executor.spawner(), orphans);
         let table = Table::new(here, MEMORY, 100, Instant(0));
         Self {
+            outliving: None,
             table: Rc::new(RefCell::new(table)),
             server: Some(Server::new(there, sockets, allowed, MEMORY, 200)),
             stack,
@@ -166,6 +212,41 @@ impl Scene {
         }
     }
 
+    /// With a stack whose connections outlive it, and a host at the other end of its port.
+    pub fn kept(mtu: usize) -> Self {
+        let mut scene = Self::new(mtu);
+        let (far, far_wire) = host(2, tcp(9), Instant(0));
+        let (tcp, vault) = kept(&[], 1, Instant(0));
+        let (stack, wire) = host(1, tcp, Instant(0));
+        scene.outliving = Some(Outliving {
+            vault,
+            far,
+            wires: [wire, far_wire],
+        });
+        scene.begin_stack(stack);
+        scene
+    }
+
+    /// The stack's image is killed, and another one begins with what it had.
+    pub fn kill(&mut self) {
+        self.pull();
+        let outliving = self.outliving.as_mut().unwrap();
+        let mut bytes = vec![0; outliving.vault.1];
+        let memory = File::open("/proc/self/mem").unwrap();
+        let at = outliving.vault.0 as u64;
+        memory.read_exact_at(&mut bytes, at).unwrap();
+        self.sessions += 1;
+        // Secrets are new.
+        let (tcp, vault) = kept(&bytes, self.sessions as u8, self.now);
+        let (stack, wire) = host(1, tcp, self.now);
+        outliving.vault = vault;
+        outliving.wires[0] = wire;
+        self.server = None;
+        self.turns(3);
+        self.begin_stack(stack);
+        self.pull();
+    }
+
     /// The stack's end of the link.
     pub fn wire(&self) -> &Wire {
         &self.wires[1]
@@ -178,7 +259,8 @@ impl Scene {
 
     /// Sockets of whoever talks to the application: the stack's own.
     pub fn far(&self) -> socket::Net {
-        socket::Net::new(self.stack.clone())
+        let far = self.outliving.as_ref().map(|outliving| &outliving.far);
+        socket::Net::new(far.unwrap_or(&self.stack).clone())
     }
 
     pub fn server(&self) -> &Server<socket::Net> {
@@ -204,10 +286,16 @@ impl Scene {
 
     /// Another stack's image begins.
     pub fn other_stack(&mut self) {
-        let (port, wire) = cable(self.mtu, &self.plug);
         self.sessions += 1;
-        self.stack = stack();
-        let sockets = (self.far(), self.executor.spawner());
+        self.begin_stack(stack());
+    }
+
+    fn begin_stack(&mut self, stack: Host) {
+        let (port, wire) = cable(self.mtu, &self.plug);
+        let sockets = socket::Net::new(stack.clone());
+        self.stack = stack;
+        let orphans = Orphans::new(&sockets, 1, PATIENCE);
+        let sockets = (sockets, self.executor.spawner(), orphans);
         let server = Server::new(port, sockets, Allowed::all(), MEMORY, self.sessions);
         self.server = Some(server);
         self.wires[1] = wire;
@@ -226,6 +314,13 @@ impl Scene {
         self.stack.borrow_mut().send();
         if let Some(server) = &mut self.server {
             server.flush();
+        }
+        if let Some(Outliving { far, wires, .. }) = &self.outliving {
+            far.borrow_mut().receive(self.now);
+            far.borrow_mut().send();
+            let (from_stack, from_far) = (wires[0].sent(), wires[1].sent());
+            from_stack.iter().for_each(|frame| wires[1].arrives(frame));
+            from_far.iter().for_each(|frame| wires[0].arrives(frame));
         }
         if !self.is_joined {
             return;

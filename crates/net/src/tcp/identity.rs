@@ -79,6 +79,7 @@ pub(super) enum Purpose {
     Timestamps,
     Cookie,
     Port,
+    Name,
 }
 
 impl Secret {

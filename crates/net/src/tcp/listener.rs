@@ -93,6 +93,12 @@ impl Tcp {
         Ok(ListenerId(place as u32))
     }
 
+    /// Whoever will listen does so by then. Until then, what is for nobody is dropped and not
+    /// answered, so that its peer sends it again.
+    pub fn listened_from(&mut self, from: Instant) {
+        self.listened_from = from;
+    }
+
     /// Listens no more; connections that nobody has accepted are reset.
     pub fn unlisten(&mut self, id: ListenerId) {
         let Some(listener) = self.listeners.get_mut(id.0 as usize).and_then(Option::take) else {
@@ -162,7 +168,9 @@ impl Tcp {
         }
         let Some(listener) = self.listener(ends.local()) else {
             self.sums.dropped.add(Dropped::NoConnection);
-            self.reset(below, ends, segment, now);
+            if now >= self.listened_from {
+                self.reset(below, ends, segment, now);
+            }
             return None;
         };
         if segment.flags.syn && !segment.flags.ack && !segment.flags.rst {
@@ -179,7 +187,9 @@ impl Tcp {
             return self.open(ends, &agreed, None, now);
         }
         self.sums.dropped.add(Dropped::NoConnection);
-        self.reset(below, ends, segment, now);
+        if now >= self.in_order_from {
+            self.reset(below, ends, segment, now);
+        }
         None
     }
 

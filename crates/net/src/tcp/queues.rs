@@ -413,6 +413,15 @@ impl ReceiveQueue {
         self.pieces.front().map_or(&[], |(_, first)| first)
     }
 
+    /// The bytes from number `at` on that lie in one piece; none if that one has not come.
+    pub(super) fn from(&self, at: Seq) -> &[u8] {
+        let behind = |(start, _): &(Seq, Payload)| !at.is_before(*start);
+        let index = self.pieces.partition_point(behind);
+        let piece = index.checked_sub(1).map(|index| &self.pieces[index]);
+        let bytes = piece.and_then(|(start, piece)| piece.get((at - *start) as usize..));
+        bytes.unwrap_or_default()
+    }
+
     /// Lets go of the first `count` bytes, which are of the first piece; that one, if they are all
     /// of it.
     pub(super) fn skip(&mut self, count: usize) -> Option<Payload> {

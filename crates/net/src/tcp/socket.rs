@@ -55,6 +55,16 @@ pub struct Socket {
     pub(super) berth: Option<Berth>,
 }
 
+/// Where the user of a connection is, by the numbers of its bytes: those of the next one that is
+/// written, and of the next one that is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// To be written.
+    pub written: u32,
+    /// To be read.
+    pub read: u32,
+}
+
 /// Why a socket does not do what it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
@@ -362,6 +372,49 @@ impl Socket {
             true => self.receive.first().len().min(buffer),
             false => 0,
         }
+    }
+
+    /// Bytes behind the first `skip` ones that can be read, which stay; none at the end.
+    pub(super) fn poll_look(
+        &mut self,
+        skip: usize,
+        context: &Context<'_>,
+    ) -> Poll<Result<&[u8], Error>> {
+        let readable = self.connection.readable() as usize;
+        if let Some(count @ 1..) = readable.checked_sub(skip) {
+            // Less than the largest window.
+            let bytes = self.receive.from(self.connection.unread + skip as u32);
+            return Poll::Ready(Ok(&bytes[..bytes.len().min(count)]));
+        }
+        if !self.connection.is_finished() {
+            self.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(self.failure().map_or(Ok(&[]), Err))
+    }
+
+    /// The first `count` bytes are read, or as many as there are.
+    pub(super) fn pass(&mut self, count: usize) {
+        let mut left = count.min(self.connection.readable() as usize);
+        let mut done = Vec::new();
+        while left > 0 {
+            let now = self.receive.first().len().min(left);
+            if now == 0 {
+                break;
+            }
+            done.extend(self.receive.skip(now));
+            left -= now;
+            self.has_read(now);
+        }
+        self.release(&done);
+    }
+
+    /// Where the user is in both streams, if the vault has the connection.
+    pub(super) fn marks(&self) -> Option<Marks> {
+        self.berth.map(|_| Marks {
+            written: self.connection.queued.0,
+            read: self.connection.unread.0,
+        })
     }
 
     /// Queues what has come to be sent back, at most `most` bytes, and takes as much as read; how

@@ -8,7 +8,12 @@ use super::super::identity::Secret;
 use super::super::queues::{ReceiveQueue, SendQueue};
 use super::super::socket::Socket;
 use super::{Heir, Opened};
+use core::time::Duration;
 use ports::Instant;
+
+/// What a peer sends first on a new connection may have been lost with the host before, and what it
+/// sends behind that arrives. It sends the first again within this time, and is not reset before.
+const OUT_OF_ORDER: Duration = Duration::from_secs(3);
 
 impl Tcp {
     /// The same host, without a connection so far, with a vault: it goes on with the connections
@@ -29,10 +34,10 @@ impl Tcp {
         let pool = vault.pool();
         let most = pool.count() * pool.frame_bytes_max();
         self.budget = Budget::new(self.budget.max().min(most));
-        self.cookies = match vault.keys() {
-            Some((secret, period)) => Cookies::go_on(Secret::new(secret), period, now),
-            None => self.cookies,
-        };
+        if let Some((secret, period)) = vault.keys() {
+            self.cookies = Cookies::go_on(Secret::new(secret), period, now);
+            self.in_order_from = now + OUT_OF_ORDER;
+        }
         vault.keep_keys(self.cookies.secret().bytes(), self.cookies.period(now));
         self.vault = Some(vault);
         let places = heirs.iter().map(|heir| heir.place + 1).max().unwrap_or(0);
