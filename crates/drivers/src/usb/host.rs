@@ -310,7 +310,8 @@ impl Host {
     /// Has the controller do something (4.6).
     async fn command(&mut self, command: &'static str, block: Trb) -> Result<Event, Error> {
         self.commands.put(block, 0);
-        let span = self.commands.commit();
+        let span = self.commands.close();
+        self.commands.commit();
         self.bar.doorbell(self.places().doorbell(0), 0);
         let event = self
             .wait("a command, it is done", COMMAND_NANOSECONDS, |host, event, _| {
@@ -453,7 +454,8 @@ impl Host {
             ring.put(trb::data(self.page.iova().raw(), bytes), bytes.into());
         }
         ring.put(trb::status(answers), 0);
-        let span = ring.commit();
+        let span = ring.close();
+        ring.commit();
         let mut moved = bytes;
         self.bar
             .doorbell(self.places().doorbell(device.slot), CONTROL.into());
@@ -509,9 +511,10 @@ impl Host {
         (&mut self.bulk[pipe as usize], packet.max(1))
     }
 
-    /// Tells the controller that there is something in a pipe.
+    /// Gives the controller what was put into a pipe.
     #[inline]
-    pub fn ring(&self, device: &Device, pipe: Pipe) {
+    pub fn send(&mut self, device: &Device, pipe: Pipe) {
+        self.bulk[pipe as usize].commit();
         let number = self.pipes[pipe as usize].map_or(0, |end| end.number());
         let doorbell = self.capabilities.places.doorbell(device.slot);
         self.bar.doorbell(doorbell, number.into());

@@ -30,6 +30,8 @@ pub struct Ring {
     bytes: [u32; BLOCKS],
     next: usize,
     cycle: u64,
+    /// Where the transfer begins that is being added.
+    first: usize,
     /// The first block of what is not committed yet, and its second word.
     open: Option<(usize, u64)>,
 }
@@ -45,6 +47,7 @@ impl Ring {
             bytes: [0; BLOCKS],
             next: 0,
             cycle: CYCLE,
+            first: 0,
             open: None,
         })
     }
@@ -55,7 +58,8 @@ impl Ring {
             self.blocks.store(index, 0, 0);
             self.blocks.store(index, 1, 0);
         }
-        (self.next, self.cycle, self.open) = (0, CYCLE, None);
+        (self.next, self.cycle) = (0, CYCLE);
+        (self.first, self.open) = (0, None);
     }
 
     /// Where the controller goes on, with the cycle that it finds there in the lowest bit.
@@ -104,15 +108,20 @@ impl Ring {
         self.next += 1;
     }
 
-    /// Gives the controller what was added since the last time: which blocks that are.
+    /// Which blocks were added since the last time: those of one transfer.
     #[inline]
-    pub fn commit(&mut self) -> Span {
-        let Some((first, word)) = self.open.take() else {
-            return Span::default();
-        };
-        self.blocks.publish(first, 1, word);
+    pub fn close(&mut self) -> Span {
+        let first = core::mem::replace(&mut self.first, self.next);
         let count = (self.next + BLOCKS - first) % BLOCKS;
         Span { first, count }
+    }
+
+    /// Gives the controller what was added. It may begin at once, whether or not it is told.
+    #[inline]
+    pub fn commit(&mut self) {
+        if let Some((first, word)) = self.open.take() {
+            self.blocks.publish(first, 1, word);
+        }
     }
 
     /// The place in `span` of the block at this address.
@@ -219,13 +228,15 @@ mod tests {
         let cycle = |index: u64| view.load(0x1000 + index * 16 + 8).unwrap() & CYCLE != 0;
         for _ in 0..BLOCKS - 2 {
             ring.put([7, 0], 1);
-            assert_eq!(ring.commit().count, 1);
+            assert_eq!(ring.close().count, 1);
+            ring.commit();
         }
         assert!(cycle(0) && cycle(61) && !cycle(62));
         ring.put([8, CHAIN], 100);
         ring.put([9, 0], 10);
         assert!(!cycle(62) && cycle(63), "the first one is not given yet");
-        let span = ring.commit();
+        let span = ring.close();
+        ring.commit();
         assert_eq!((span.first, span.count), (62, 3));
         assert!(cycle(62) && !cycle(0), "the ring begins with the other cycle");
         let link = view.load(0x1000 + 63 * 16 + 8).unwrap();

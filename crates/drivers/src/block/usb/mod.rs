@@ -29,8 +29,12 @@
 //! says that it was reset, and never if it does not, nor when the driver is dropped.
 
 mod disk;
+#[cfg(any(test, feature = "puppet"))]
+pub mod puppet;
 mod scsi;
 mod task;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 pub use crate::usb::{Error, Lie};
@@ -102,6 +106,8 @@ pub struct Driver {
     desk: Rc<RefCell<Desk>>,
     /// The driver at work; none once the device is given up.
     task: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    #[cfg(any(test, feature = "puppet"))]
+    home: Rc<RefCell<Task>>,
     bar: Mmio,
     places: Places,
 }
@@ -133,7 +139,7 @@ impl Driver {
             capacity: 0,
             trouble: Trouble::default(),
         }));
-        let task = Task {
+        let home = Rc::new(RefCell::new(Task {
             way,
             desk: Rc::clone(&desk),
             recovery: Recovery::default(),
@@ -141,18 +147,26 @@ impl Driver {
             disk: None,
             is_dirty: false,
             has_lost: false,
-        };
+        }));
         let mut driver = Self {
             desk,
-            task: Some(Box::pin(task.live())),
+            task: Some(Box::pin(task::live(Rc::clone(&home)))),
+            #[cfg(any(test, feature = "puppet"))]
+            home,
             bar,
             places,
         };
+        driver.rise()?;
+        Ok(driver)
+    }
+
+    /// Waits until the disk is up.
+    fn rise(&mut self) -> Result<(), Error> {
         for _ in 0..LOOKS_MAX {
-            driver.work();
-            let Desk { state, trouble, .. } = *driver.desk.borrow();
+            self.work();
+            let Desk { state, trouble, .. } = *self.desk.borrow();
             match state {
-                State::Running => return Ok(driver),
+                State::Running => return Ok(()),
                 State::Rising => core::hint::spin_loop(),
                 State::GivenUp => return Err(trouble.last.unwrap_or(Error::NoDisk)),
             }

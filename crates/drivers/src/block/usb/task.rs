@@ -14,6 +14,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use device::block::{BlockError, Operation, Request};
+use hw::Reachable;
 
 /// How often a command is tried that the disk says to try again.
 const TRIES_MAX: usize = 8;
@@ -35,9 +36,18 @@ pub struct Task {
     pub has_lost: bool,
 }
 
+/// The driver at work, until the device is given up.
+#[expect(
+    clippy::await_holding_refcell_ref,
+    reason = "nobody else has it as long as this lives"
+)]
+pub async fn live(task: Rc<RefCell<Task>>) {
+    task.borrow_mut().live().await;
+}
+
 impl Task {
-    /// All of it, until the device is given up.
-    pub async fn live(mut self) {
+    /// All of it.
+    async fn live(&mut self) {
         let mut error = match self.way.host.reset().await {
             Ok(_done) => self.rise().await.err(),
             Err(error) => Some(error),
@@ -247,6 +257,9 @@ impl Task {
         let request = &mut flight.request;
         if !matches!(request.operation, Operation::Read | Operation::Write) {
             return self.way.ask(command, FLUSH_NANOSECONDS).await.map(Ok);
+        }
+        if request.buffers.iova().is_none() {
+            return Ok(Err(BlockError::Unsupported));
         }
         let parts = || {
             let parts = request.buffers.addresses(request.length);

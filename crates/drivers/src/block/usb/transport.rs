@@ -145,8 +145,8 @@ impl Transport {
         self.host.reaches(self.at(PAGE_WORDS))
     }
 
-    /// Wraps a command (5.1), and gives its data, as many bytes as it says, their places; the
-    /// device is told by [`Self::run`].
+    /// Wraps a command (5.1), and gives its data, as many bytes as it says, their places. It must
+    /// be [run](Self::run) then, by which the controller gets it.
     ///
     /// # Errors
     /// [`Scattered`], if there are too many parts, or they are out of reach.
@@ -179,7 +179,7 @@ impl Transport {
         let at = self.at(COMMAND);
         let (ring, _) = self.host.pipe(Pipe::Out);
         ring.put(trb::normal(at, COMMAND_BYTES, 0, ON_END), COMMAND_BYTES);
-        let wrapped = ring.commit();
+        let wrapped = ring.close();
         let (ring, packet) = self.host.pipe(way(&command));
         let mut left = u64::from(command.data);
         for (start, bytes) in pieces(parts()) {
@@ -189,7 +189,7 @@ impl Transport {
             let bits = bits | if command.is_write { 0 } else { ON_SHORT };
             ring.put(trb::normal(start, bytes, packets, bits), bytes);
         }
-        let data = ring.commit();
+        let data = ring.close();
         Ok(Prepared {
             command,
             wrapped,
@@ -208,7 +208,7 @@ impl Transport {
             data,
         } = prepared;
         let device = self.device;
-        self.host.ring(&device, Pipe::Out);
+        self.host.send(&device, Pipe::Out);
         let sent = self.host.moved(&device, Pipe::Out, wrapped, most).await?;
         if sent.is_stalled {
             // Nothing but a reset helps (6.6.1).
@@ -218,7 +218,9 @@ impl Transport {
         if command.data > 0 {
             let pipe = way(&command);
             if pipe == Pipe::In {
-                self.host.ring(&device, pipe);
+                // Not before: a controller may ask for what it finds in a ring though nobody told
+                // it to, and a disk that has no command yet refuses.
+                self.host.send(&device, pipe);
             }
             let answer = self.host.moved(&device, pipe, data, most).await?;
             moved = answer.bytes;
@@ -249,8 +251,8 @@ impl Transport {
                 trb::normal(at, STATUS_BYTES, 0, ON_END | ON_SHORT),
                 STATUS_BYTES,
             );
-            let span = ring.commit();
-            self.host.ring(&device, Pipe::In);
+            let span = ring.close();
+            self.host.send(&device, Pipe::In);
             let moved = self.host.moved(&device, Pipe::In, span, most).await?;
             if !moved.is_stalled {
                 break moved;
