@@ -153,7 +153,9 @@ impl Input {
     /// Tells the contexts of these numbers, and nothing else: 0 is the device.
     pub fn tell(&self, contexts: &[(u8, &[u64])]) {
         (0..INPUT_WORDS).for_each(|index| self.words.store(index, 0, 0));
-        let added = contexts.iter().fold(0, |all, (number, _)| all | 1 << number);
+        let added = contexts
+            .iter()
+            .fold(0, |all, (number, _)| all | 1 << number);
         self.words.store(0, 0, added << 32);
         for (number, words) in contexts {
             let at = (usize::from(*number) + 1) * self.stride;

@@ -16,6 +16,8 @@ const COMPANION: u8 = 0x30;
 /// Specification Overview 1.4, 2 and 3).
 const HUB: u8 = 9;
 const STORAGE: [u8; 3] = [0x08, 0x06, 0x50];
+/// The kind of endpoint that moves bulk data, among its attributes.
+const BULK: u8 = 2;
 /// Packets at once of a bulk endpoint, at most, less one.
 const BURST_MAX: u8 = 15;
 
@@ -139,48 +141,8 @@ fn descriptors(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// [`Error::Config`], or [`Error::Lacks`] if there is none.
 pub fn storage(speed: Speed, answer: &[u8]) -> Result<Storage, Error> {
     let configuration = configuration(answer)?;
-    let mut interface = None;
-    let (mut out, mut into) = (None::<Endpoint>, None::<Endpoint>);
-    let mut last = None;
-    for one in descriptors(answer) {
-        match *one {
-            [_, INTERFACE, number, setting, _, class, subclass, protocol, ..] => {
-                if interface.is_some() {
-                    break;
-                }
-                let is_disk = setting == 0 && [class, subclass, protocol] == STORAGE;
-                interface = is_disk.then_some(number);
-                last = None;
-            }
-            [_, ENDPOINT, address, kind, low, high, ..] if interface.is_some() => {
-                last = None;
-                if kind & 3 == 2 && address & 0xf != 0 {
-                    let packet = u16::from_le_bytes([low, high]);
-                    let burst = 0;
-                    let way = if address & 0x80 == 0 { &mut out } else { &mut into };
-                    last = Some(address & 0x80 != 0).filter(|_| way.is_none());
-                    way.get_or_insert(Endpoint {
-                        address: address & 0x8f,
-                        packet,
-                        burst,
-                    });
-                }
-            }
-            [_, COMPANION, burst, ..] => {
-                let way = match last.take() {
-                    Some(true) => into.as_mut(),
-                    Some(false) => out.as_mut(),
-                    None => None,
-                };
-                if let Some(end) = way {
-                    end.burst = burst;
-                }
-            }
-            _ => {}
-        }
-    }
-    let interface = interface.ok_or(Error::Lacks("no interface of a disk"))?;
-    let (Some(out), Some(into)) = (out, into) else {
+    let (interface, ends) = ends(answer).ok_or(Error::Lacks("no interface of a disk"))?;
+    let [Some(out), Some(into)] = ends else {
         return Err(Error::Config("its endpoints"));
     };
     let is_right = |end: &Endpoint| {
@@ -196,6 +158,54 @@ pub fn storage(speed: Speed, answer: &[u8]) -> Result<Storage, Error> {
         }),
         false => Err(Error::Config("the packets of its endpoints")),
     }
+}
+
+/// The number of that interface, and its first bulk endpoints: out, and in.
+fn ends(answer: &[u8]) -> Option<(u8, [Option<Endpoint>; 2])> {
+    let mut found = None;
+    let mut ends = [None::<Endpoint>; 2];
+    // The endpoint that a companion is about.
+    let mut last = None;
+    for one in descriptors(answer) {
+        let about = last.take();
+        match *one {
+            [
+                _,
+                INTERFACE,
+                number,
+                setting,
+                _,
+                class,
+                subclass,
+                protocol,
+                ..,
+            ] => {
+                if found.is_some() {
+                    break;
+                }
+                let is_disk = setting == 0 && [class, subclass, protocol] == STORAGE;
+                found = is_disk.then_some(number);
+            }
+            [_, ENDPOINT, address, kind, low, high, ..] if found.is_some() => {
+                let way = usize::from(address >> 7);
+                if kind & 3 == BULK && address & 0xf != 0 && ends[way].is_none() {
+                    ends[way] = Some(Endpoint {
+                        address: address & 0x8f,
+                        packet: u16::from_le_bytes([low, high]),
+                        burst: 0,
+                    });
+                    last = Some(way);
+                }
+            }
+            [_, COMPANION, burst, ..] => {
+                if let Some(end) = about.and_then(|way: usize| ends[way].as_mut()) {
+                    end.burst = burst;
+                }
+            }
+            _ => {}
+        }
+    }
+    Some((found?, ends))
 }
 
 #[cfg(test)]
@@ -251,11 +261,7 @@ mod tests {
         let with = |packet| [18, 1, 0, 2, 0, 0, 0, packet];
         assert_eq!(control_packet(Speed::Full, &with(64)), Ok(64));
         assert_eq!(control_packet(Speed::Super(5), &with(9)), Ok(512));
-        for (speed, packet) in [
-            (Speed::Full, 0),
-            (Speed::High, 8),
-            (Speed::Super(4), 64),
-        ] {
+        for (speed, packet) in [(Speed::Full, 0), (Speed::High, 8), (Speed::Super(4), 64)] {
             assert!(control_packet(speed, &with(packet)).is_err());
         }
         assert!(control_packet(Speed::High, &[18, 1]).is_err());

@@ -79,7 +79,9 @@ pub struct Pages {
 impl Pages {
     fn new(arena: &mut DmaArena, count: usize) -> Result<Self, OutOfDma> {
         let array: DmaRing<1, { init::PAGES_MAX }> = arena.ring()?;
-        let pages = (0..count).map(|_| arena.ring()).collect::<Result<Vec<_>, _>>()?;
+        let pages = (0..count)
+            .map(|_| arena.ring())
+            .collect::<Result<Vec<_>, _>>()?;
         for (index, page) in pages.iter().enumerate() {
             array.store(index, 0, page.iova().raw());
         }
@@ -133,11 +135,7 @@ impl Host {
     ///
     /// # Errors
     /// [`Error`], if the driver cannot use it.
-    pub fn new(
-        bar: Mmio,
-        arena: &mut DmaArena,
-        clock: Rc<dyn Fn() -> u64>,
-    ) -> Result<Self, Error> {
+    pub fn new(bar: Mmio, arena: &mut DmaArena, clock: Rc<dyn Fn() -> u64>) -> Result<Self, Error> {
         let capabilities = init::capabilities(&bar)?;
         let mut levels = Vec::with_capacity(LEVELS);
         for _ in 0..LEVELS {
@@ -272,6 +270,15 @@ impl Host {
         self.check(self.now())
     }
 
+    /// Waits until the controller has come to an end with what it has just reported: it answers a
+    /// read of a register no sooner.
+    ///
+    /// # Errors
+    /// [`Error`], if the controller cannot go on.
+    pub fn settle(&self) -> Result<(), Error> {
+        init::check(&self.bar, &self.capabilities.places)
+    }
+
     /// Looks from time to time whether the controller can go on.
     fn check(&mut self, now: u64) -> Result<(), Error> {
         match late(self.looked, now, INTERVAL) {
@@ -314,14 +321,18 @@ impl Host {
         self.commands.commit();
         self.bar.doorbell(self.places().doorbell(0), 0);
         let event = self
-            .wait("a command, it is done", COMMAND_NANOSECONDS, |host, event, _| {
-                if event.kind != trb::EVENT_COMMAND {
-                    return Ok(None);
-                }
-                let found = host.commands.find(span, event.pointer);
-                found.ok_or(Error::Lie(Lie::Event(event.kind)))?;
-                Ok(Some(*event))
-            })
+            .wait(
+                "a command, it is done",
+                COMMAND_NANOSECONDS,
+                |host, event, _| {
+                    if event.kind != trb::EVENT_COMMAND {
+                        return Ok(None);
+                    }
+                    let found = host.commands.find(span, event.pointer);
+                    found.ok_or(Error::Lie(Lie::Event(event.kind)))?;
+                    Ok(Some(*event))
+                },
+            )
             .await?;
         match event.code {
             trb::SUCCESS => Ok(event),
@@ -366,7 +377,9 @@ impl Host {
     /// Tells how a device's control endpoint is.
     fn tell_control(&mut self, device: &Device, packet: u16, and_device: bool) {
         let slot = context::slot(&device.place, None, CONTROL);
-        let ring = self.levels[device.place.depth.min(LEVELS - 1)].control.place();
+        let ring = self.levels[device.place.depth.min(LEVELS - 1)]
+            .control
+            .place();
         let endpoint = context::endpoint(Kind::Control, packet, 0, ring);
         match and_device {
             true => self.input.tell(&[(0, &slot), (CONTROL, &endpoint)]),
@@ -403,11 +416,7 @@ impl Host {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn set_pipes(
-        &mut self,
-        device: &Device,
-        pipes: [Endpoint; 2],
-    ) -> Result<(), Error> {
+    pub async fn set_pipes(&mut self, device: &Device, pipes: [Endpoint; 2]) -> Result<(), Error> {
         self.bulk.iter_mut().for_each(Ring::clear);
         let [out, into] = pipes;
         let kinds = [(out, Kind::BulkOut), (into, Kind::BulkIn)];
@@ -489,7 +498,8 @@ impl Host {
     fn keep(&mut self, bytes: usize) {
         let words = (0..ANSWER_BYTES / 8).map(|index| self.page.load(index, 0));
         self.answer.clear();
-        self.answer.extend(words.flat_map(u64::to_le_bytes).take(bytes));
+        self.answer
+            .extend(words.flat_map(u64::to_le_bytes).take(bytes));
     }
 
     /// An endpoint that was halted goes on behind what it had (4.6.8, 4.6.10).

@@ -90,7 +90,16 @@ impl Status {
 /// nanoseconds.
 fn described(answer: &[u8]) -> Result<(HubContext, u64), Error> {
     let wrong = Error::Config("its ports");
-    let [length, DESCRIPTOR | DESCRIPTOR_SUPER, ports, low, _, power, ..] = *answer else {
+    let [
+        length,
+        DESCRIPTOR | DESCRIPTOR_SUPER,
+        ports,
+        low,
+        _,
+        power,
+        ..,
+    ] = *answer
+    else {
         return Err(wrong);
     };
     if length < 7 {
@@ -112,7 +121,11 @@ impl Hub {
         let request = super::descriptor::set_configuration(configuration);
         host.control(&device, request).await?;
         let is_super = matches!(device.place.speed, Speed::Super(_));
-        let (kind, bytes) = if is_super { (DESCRIPTOR_SUPER, 12) } else { (DESCRIPTOR, 71) };
+        let (kind, bytes) = if is_super {
+            (DESCRIPTOR_SUPER, 12)
+        } else {
+            (DESCRIPTOR, 71)
+        };
         host.control(&device, [HUB_IN, GET_DESCRIPTOR, 0, kind, 0, 0, bytes, 0])
             .await?;
         let (context, power) = described(&host.answer)?;
@@ -131,13 +144,7 @@ impl Hub {
         Ok(hub)
     }
 
-    async fn set(
-        &self,
-        host: &mut Host,
-        port: u8,
-        request: u8,
-        feature: u8,
-    ) -> Result<(), Error> {
+    async fn set(&self, host: &mut Host, port: u8, request: u8, feature: u8) -> Result<(), Error> {
         host.control(&self.device, [PORT_OUT, request, feature, 0, port, 0, 0, 0])
             .await
     }
@@ -198,7 +205,12 @@ mod tests {
             think_time: 3,
         };
         assert_eq!(described(&answer), Ok((context, 100 * MILLISECOND)));
-        for wrong in [&[][..], &answer[..5], &[9, 0x28, 4, 0, 0, 50], &[2, 0x29, 4, 0, 0, 1]] {
+        for wrong in [
+            &[][..],
+            &answer[..5],
+            &[9, 0x28, 4, 0, 0, 50],
+            &[2, 0x29, 4, 0, 0, 1],
+        ] {
             assert!(described(wrong).is_err());
         }
         let status = Status::of(&[0x03, 0x05, 0x01, 0]).unwrap();

@@ -63,7 +63,11 @@ pub fn capabilities(bar: &Mmio) -> Result<Capabilities, Error> {
         return Err(Error::Config("how many slots and ports it has"));
     }
     fits(places.operational + PORTS + usize::from(ports) * PORT_BYTES)?;
-    fits(places.doorbells.saturating_add(4 * (usize::from(slots) + 1)))?;
+    fits(
+        places
+            .doorbells
+            .saturating_add(4 * (usize::from(slots) + 1)),
+    )?;
     fits(places.runtime.saturating_add(RUNTIME_BYTES))?;
     let pages = ((second >> 21 & 0x1f) << 5 | second >> 27) as usize;
     if pages > PAGES_MAX {
@@ -155,7 +159,9 @@ impl Host {
         let reset = self.see(command, COMMAND_RESET, 0, RESET_NANOSECONDS).await;
         let done = reset?.ok_or(Error::Timeout("USBCMD.HCRST, it is reset"))?;
         let ready = self.see(status, STATUS_NOT_READY, 0, RESET_NANOSECONDS);
-        ready.await?.ok_or(Error::Timeout("USBSTS.CNR, it is ready"))?;
+        ready
+            .await?
+            .ok_or(Error::Timeout("USBSTS.CNR, it is ready"))?;
         Ok(done)
     }
 

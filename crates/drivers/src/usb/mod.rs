@@ -20,9 +20,9 @@
 //! One device is used: the first disk. What it does with its data is in
 //! [`block::usb`](crate::block::usb).
 //!
-//! **Waiting.** Bringing a device up is many requests, each of which is waited for. It is written as
-//! one asynchronous function that nobody wakes: whoever has it calls it with each look. It waits
-//! for one thing at a time, and for nothing for ever.
+//! **Waiting.** Bringing a device up is many requests, each of which is waited for. It is written
+//! as one asynchronous function that nobody wakes: whoever has it calls it with each look. It
+//! waits for one thing at a time, and for nothing for ever.
 
 pub(crate) mod context;
 pub(crate) mod descriptor;
@@ -33,8 +33,8 @@ pub(crate) mod init;
 mod port;
 pub(crate) mod registers;
 pub(crate) mod ring;
-pub(crate) mod tree;
 pub(crate) mod trb;
+pub(crate) mod tree;
 pub(crate) mod wait;
 
 pub(crate) use error::TRANSFER;

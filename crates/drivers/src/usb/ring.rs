@@ -238,7 +238,10 @@ mod tests {
         let span = ring.close();
         ring.commit();
         assert_eq!((span.first, span.count), (62, 3));
-        assert!(cycle(62) && !cycle(0), "the ring begins with the other cycle");
+        assert!(
+            cycle(62) && !cycle(0),
+            "the ring begins with the other cycle"
+        );
         let link = view.load(0x1000 + 63 * 16 + 8).unwrap();
         assert_eq!(link & (CHAIN | trb::TOGGLE), CHAIN | trb::TOGGLE);
         assert_eq!(ring.find(span, 0x1000 + 62 * 16), Some(0));

@@ -48,10 +48,7 @@ pub fn setup(request: [u8; 8], data: Option<bool>) -> Trb {
         Some(true) => SETUP_IN,
         Some(false) => SETUP_OUT,
     };
-    [
-        u64::from_le_bytes(request),
-        8 | kind(2) | IMMEDIATE | data,
-    ]
+    [u64::from_le_bytes(request), 8 | kind(2) | IMMEDIATE | data]
 }
 
 /// The data stage, to the host.
@@ -149,19 +146,34 @@ mod tests {
         let request = [0x80, 6, 0, 1, 0, 0, 18, 0];
         let [first, second] = setup(request, Some(true));
         assert_eq!(first.to_le_bytes(), request);
-        assert_eq!((second as u32, second >> 32), (8, 3 << 16 | 2 << 10 | 1 << 6));
+        assert_eq!(
+            (second as u32, second >> 32),
+            (8, 3 << 16 | 2 << 10 | 1 << 6)
+        );
         let [_, second] = data(0x1000, 18);
-        assert_eq!((second as u32, second >> 32), (18, 1 << 16 | 3 << 10 | 1 << 2));
+        assert_eq!(
+            (second as u32, second >> 32),
+            (18, 1 << 16 | 3 << 10 | 1 << 2)
+        );
         assert_eq!(status(true)[1] >> 32, 4 << 10 | 1 << 5);
         assert_eq!(status(false)[1] >> 32, 1 << 16 | 4 << 10 | 1 << 5);
         let [_, second] = normal(0, 512, 40, ON_END);
-        assert_eq!((second as u32, second >> 32), (31 << 17 | 512, 1 << 10 | 1 << 5));
-        assert_eq!(set_dequeue(3, 4, 0x1001)[1] >> 32, 3 << 24 | 4 << 16 | 16 << 10);
+        assert_eq!(
+            (second as u32, second >> 32),
+            (31 << 17 | 512, 1 << 10 | 1 << 5)
+        );
+        assert_eq!(
+            set_dequeue(3, 4, 0x1001)[1] >> 32,
+            3 << 24 | 4 << 16 | 16 << 10
+        );
     }
 
     #[test]
     fn an_event_has_its_fields_where_the_specification_has_them() {
-        let words = [0x1230, 13 << 24 | 0x54_3210 | (3 << 24 | 4 << 16 | 32 << 10 | 1) << 32];
+        let words = [
+            0x1230,
+            13 << 24 | 0x54_3210 | (3 << 24 | 4 << 16 | 32 << 10 | 1) << 32,
+        ];
         let event = Event {
             kind: EVENT_TRANSFER,
             pointer: 0x1230,

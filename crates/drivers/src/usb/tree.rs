@@ -170,11 +170,7 @@ impl Host {
     }
 
     /// What is at a port; `None` if it is of no use.
-    async fn visit(
-        &mut self,
-        search: &Search,
-        port: u8,
-    ) -> Result<Option<(Device, Seen)>, Error> {
+    async fn visit(&mut self, search: &Search, port: u8) -> Result<Option<(Device, Seen)>, Error> {
         let speed = match search.hub() {
             None => self.take_port(port).await?,
             Some(hub) => hub.take_port(self, port).await?,

@@ -29,6 +29,7 @@ mod router;
 mod rules_parse;
 mod rules_verdict;
 mod tcp;
+mod usb;
 mod vfio_user_client;
 mod vfio_user_server;
 mod vhost_user;
@@ -87,6 +88,7 @@ pub const ALL: &[Target] = &[
     target("rules_parse", rules_parse::feed, 3000),
     target("rules_verdict", rules_verdict::feed, 400),
     target("tcp", tcp::feed, 12_000),
+    target("usb", usb::feed, 400),
     target("vfio_user_client", vfio_user_client::feed, 4000),
     target("vfio_user_server", vfio_user_server::feed, 1500),
     target("vhost_user", vhost_user::feed, 4000),

@@ -134,7 +134,8 @@ impl Transport {
 
     /// Bytes of a block, bytes of all of them, and whether blocks can be of no use to anybody.
     async fn capacity(&mut self) -> Result<(usize, u64, bool), Error> {
-        self.must("READ CAPACITY(10)", Command::read_capacity()).await?;
+        self.must("READ CAPACITY(10)", Command::read_capacity())
+            .await?;
         let short = scsi::capacity(&self.answer)?;
         // Many sticks do not know the long one; then the short one must do.
         let long = match self.may(Command::read_capacity_long()).await? {

@@ -155,7 +155,23 @@ impl Sense {
     pub fn of(answer: &[u8]) -> Result<Self, Error> {
         match *answer {
             // Fixed format, and the other one.
-            [0x70 | 0xf0, _, key, _, _, _, _, _, _, _, _, _, code, qualifier, ..] => Ok(Self {
+            [
+                0x70 | 0xf0,
+                _,
+                key,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                _,
+                code,
+                qualifier,
+                ..,
+            ] => Ok(Self {
                 key: key & 0xf,
                 code,
                 qualifier,
@@ -313,7 +329,10 @@ mod tests {
         assert_eq!((write.bytes, write.length), (wanted, 16));
         let [header, block, blocks] = unmap_list(0x0102, 0x03).map(u64::to_le_bytes);
         assert_eq!(header, [0, 22, 0, 16, 0, 0, 0, 0]);
-        assert_eq!((block, blocks), ([0, 0, 0, 0, 0, 0, 1, 2], [0, 0, 0, 3, 0, 0, 0, 0]));
+        assert_eq!(
+            (block, blocks),
+            ([0, 0, 0, 0, 0, 0, 1, 2], [0, 0, 0, 3, 0, 0, 0, 0])
+        );
     }
 
     #[test]
@@ -327,7 +346,9 @@ mod tests {
             let answer = [&[0, 0, 0, 9][..], &size.to_be_bytes()].concat();
             assert!(capacity(&answer).is_err());
         }
-        let answer = [0, 0, 0x80, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0x88, 10, 4];
+        let answer = [
+            0, 0, 0x80, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0x88, 10, 4,
+        ];
         assert_eq!(modes(&answer), (true, Some(true)));
         assert_eq!(modes(&answer[..16]), (true, None));
         assert_eq!(modes(&[0, 0, 0, 255, 8, 2, 4]), (false, None));

@@ -72,7 +72,11 @@ impl Bench {
     /// What becomes of one request.
     fn one(&mut self, operation: Operation, block: u64) -> Result<(), BlockError> {
         self.done.clear();
-        let bytes = if operation == Operation::Flush { 0 } else { BLOCK };
+        let bytes = if operation == Operation::Flush {
+            0
+        } else {
+            BLOCK
+        };
         self.submit(operation, block, bytes);
         self.complete(1)[0]
     }
@@ -115,6 +119,21 @@ fn blocks_are_written_flushed_and_read() {
     disk.discard(BLOCK as u64, 64 * BLOCK as u64).unwrap();
     disk.read(BLOCK as u64, &mut found[..BLOCK]).unwrap();
     assert!(found[..BLOCK].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_controller_finds_nothing_in_a_ring_before_its_time() {
+    let mut bench = bench();
+    bench.puppet.is_eager.set(true);
+    for block in 0..100 {
+        let operation = match block % 3 {
+            0 => Operation::Write,
+            _ => Operation::Read,
+        };
+        bench.submit(operation, block, 4096);
+    }
+    assert!(bench.complete(100).iter().all(Result::is_ok));
+    assert_eq!(bench.driver.trouble(), Trouble::default());
 }
 
 #[test]
@@ -201,7 +220,10 @@ fn a_command_that_fails_fails_alone_with_its_reason() {
     assert_eq!(again, Ok(()));
     let later = bench.with(Fault::Sense(2, 0x04), Operation::Read);
     assert_eq!(later, Ok(()));
-    assert_eq!(bench.with(Fault::StalledStatus(1), Operation::Write), Ok(()));
+    assert_eq!(
+        bench.with(Fault::StalledStatus(1), Operation::Write),
+        Ok(())
+    );
     let short = bench.with(Fault::Short, Operation::Read);
     assert_eq!(short, Err(BlockError::Device(0xffff)));
     assert_eq!(bench.driver.trouble(), Trouble::default());
@@ -235,7 +257,10 @@ fn lies_of_the_disk_reset_it_and_fail_their_request() {
 #[test]
 fn a_silent_disk_is_reset_and_one_that_stays_silent_is_given_up() {
     let mut bench = bench();
-    assert_eq!(bench.with(Fault::Silence, Operation::Read), Err(BlockError::Reset));
+    assert_eq!(
+        bench.with(Fault::Silence, Operation::Read),
+        Err(BlockError::Reset)
+    );
     assert_eq!(bench.one(Operation::Read, 3), Ok(()));
     let mut failures = 0;
     let gone = loop {
@@ -256,7 +281,10 @@ fn a_controller_that_stops_answering_keeps_what_it_has() {
     bench.puppet.is_silent.set(true);
     bench.puppet.is_stuck.set(true);
     assert_eq!(bench.one(Operation::Read, 3), Err(BlockError::Gone));
-    assert!(bench.done[0].buffers.iova().is_none(), "it may still write there");
+    assert!(
+        bench.done[0].buffers.iova().is_none(),
+        "it may still write there"
+    );
     assert_eq!(bench.one(Operation::Read, 3), Err(BlockError::Gone));
 }
 
@@ -305,7 +333,12 @@ fn a_disk_that_is_taken_out_behind_a_hub_is_gone() {
         let hub = Node::Hub(3, vec![EMPTY, HIGH]);
         let mut bench = started(&[EMPTY, hub], |_| {}).unwrap();
         bench.puppet.disturb(1, 0, stays);
-        bench.puppet.disk.borrow_mut().faults.push_back(Fault::Silence);
+        bench
+            .puppet
+            .disk
+            .borrow_mut()
+            .faults
+            .push_back(Fault::Silence);
         assert_eq!(bench.one(Operation::Read, 9), Err(BlockError::Gone));
         assert_eq!(bench.last(), Some(Error::Unplugged));
     }
@@ -315,7 +348,10 @@ fn a_disk_that_is_taken_out_behind_a_hub_is_gone() {
 fn another_disk_behind_a_reset_gets_nothing() {
     let mut bench = bench();
     bench.puppet.disk.borrow_mut().serial[2] = b'z';
-    assert_eq!(bench.with(Fault::Signature, Operation::Read), Err(BlockError::Reset));
+    assert_eq!(
+        bench.with(Fault::Signature, Operation::Read),
+        Err(BlockError::Reset)
+    );
     bench.puppet.disk.borrow_mut().commands.clear();
     assert_eq!(bench.one(Operation::Write, 1), Err(BlockError::Gone));
     assert_eq!(bench.last(), Some(Error::Another));
@@ -325,10 +361,20 @@ fn another_disk_behind_a_reset_gets_nothing() {
 #[test]
 fn a_flush_behind_a_reset_says_that_something_may_be_lost() {
     let mut bench = bench();
-    assert_eq!(bench.with(Fault::Signature, Operation::Read), Err(BlockError::Reset));
-    assert_eq!(bench.one(Operation::Flush, 0), Ok(()), "nothing was written");
+    assert_eq!(
+        bench.with(Fault::Signature, Operation::Read),
+        Err(BlockError::Reset)
+    );
+    assert_eq!(
+        bench.one(Operation::Flush, 0),
+        Ok(()),
+        "nothing was written"
+    );
     assert_eq!(bench.one(Operation::Write, 1), Ok(()));
-    assert_eq!(bench.with(Fault::Signature, Operation::Read), Err(BlockError::Reset));
+    assert_eq!(
+        bench.with(Fault::Signature, Operation::Read),
+        Err(BlockError::Reset)
+    );
     assert_eq!(bench.one(Operation::Flush, 0), Err(BlockError::Reset));
     assert_eq!(bench.one(Operation::Flush, 0), Ok(()));
     // It says itself that it was without power.
@@ -353,7 +399,10 @@ fn what_is_asked_for_and_cannot_be_is_refused() {
     let mut bench = bench();
     let far = bench.one(Operation::Read, BLOCKS);
     assert_eq!(far, Err(BlockError::OutOfRange));
-    assert_eq!(bench.one(Operation::WriteZeroes, 0), Err(BlockError::Unsupported));
+    assert_eq!(
+        bench.one(Operation::WriteZeroes, 0),
+        Err(BlockError::Unsupported)
+    );
     bench.done.clear();
     bench.submit(Operation::Read, 0, 256 << 10);
     assert_eq!(bench.complete(1), [Err(BlockError::Unsupported)]);

@@ -97,7 +97,9 @@ impl Disk {
     pub(super) fn take(&mut self, bytes: Vec<u8>) -> Moved {
         match &self.phase {
             _ if self.is_silent => Moved::Nothing,
-            Phase::Command => self.command(&bytes).map_or(Moved::Stall, |()| Moved::Bytes(bytes)),
+            Phase::Command => self
+                .command(&bytes)
+                .map_or(Moved::Stall, |()| Moved::Bytes(bytes)),
             Phase::Out(command) => {
                 let command = command.clone();
                 self.phase = Phase::Status;
@@ -129,7 +131,8 @@ impl Disk {
                 self.phase = Phase::Command;
                 Moved::Bytes(self.status())
             }
-            Phase::Command | Phase::Out(_) => Moved::Nothing,
+            // It was not asked for anything.
+            Phase::Command | Phase::Out(_) => Moved::Stall,
         }
     }
 

@@ -83,6 +83,8 @@ pub struct Puppet {
     pub is_stuck: Cell<bool>,
     /// Whether it leaves everything else alone.
     pub is_silent: Cell<bool>,
+    /// Whether it goes on in rings that nobody told it of.
+    pub is_eager: Cell<bool>,
     /// How often it was reset.
     pub resets: Cell<usize>,
     now: Cell<u64>,
@@ -105,6 +107,7 @@ impl Puppet {
             is_gone: Cell::new(false),
             is_stuck: Cell::new(false),
             is_silent: Cell::new(false),
+            is_eager: Cell::new(false),
             resets: Cell::new(0),
             now: Cell::new(0),
         });
@@ -225,6 +228,12 @@ impl Puppet {
         if halted != 0 || self.is_silent.get() {
             return;
         }
+        if self.is_eager.get() {
+            let slots = self.slots.borrow();
+            let used = (1..=SLOTS).filter(|slot| slots[*slot].is_some());
+            let all = used.flat_map(|slot| (1..8).map(move |endpoint| (slot, endpoint)));
+            self.rung.borrow_mut().extend(all);
+        }
         for _ in 0..BLOCKS_MAX {
             let next = self.rung.borrow().iter().next().copied();
             let Some((slot, endpoint)) = next else {
@@ -267,7 +276,10 @@ impl Puppet {
     /// If there is no such memory.
     pub fn report(&self, about: u64, code: u8, residue: u32, rest: u64) -> Result<(), Outside> {
         let table = self.long(RUNTIME + 0x30);
-        let (start, size) = (self.view.load(table)?, self.view.load(table.wrapping_add(8))?);
+        let (start, size) = (
+            self.view.load(table)?,
+            self.view.load(table.wrapping_add(8))?,
+        );
         let mut place = self.events.get();
         if place.at == 0 {
             place = Place {
@@ -409,7 +421,10 @@ impl Puppet {
         let mut devices = self.devices.borrow_mut();
         let (answer, port) = {
             let device = devices.get_mut(device)?;
-            (device.ask(request, &self.disk.borrow())?, device.resets_port.take())
+            (
+                device.ask(request, &self.disk.borrow())?,
+                device.resets_port.take(),
+            )
         };
         if let Some((root, route)) = port {
             let mut behind = devices.iter_mut();
