@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use device::BlockDevice;
 use device::block::{BlockQueue, Blocking};
-use drivers::block::{ahci, nvme, virtio};
+use drivers::block::{ahci, nvme, usb, virtio};
 use drivers::virtio::Either;
 use hw::DmaBuf;
 
@@ -18,6 +18,7 @@ pub(crate) enum Driven {
     Virtio(Box<virtio::Driver<Either>>),
     Nvme(Box<nvme::Driver>),
     Ahci(Box<ahci::Driver>),
+    Usb(Box<usb::Driver>),
 }
 
 impl Driven {
@@ -27,6 +28,7 @@ impl Driven {
             Self::Virtio(disk) => waiting(disk),
             Self::Nvme(disk) => waiting(disk),
             Self::Ahci(disk) => waiting(disk),
+            Self::Usb(disk) => waiting(disk),
         }
     }
 
@@ -42,6 +44,10 @@ impl Driven {
                 Ok((disk, buffers))
             }
             Self::Ahci(disk) => {
+                let buffers = buffers(&disk, count, bytes)?;
+                Ok((disk, buffers))
+            }
+            Self::Usb(disk) => {
                 let buffers = buffers(&disk, count, bytes)?;
                 Ok((disk, buffers))
             }

@@ -142,6 +142,11 @@ fn driven(name: &str) -> Result<Driven, Reason> {
         let disk = block::ahci::Driver::new(bar, &mut arena, clock);
         return Ok(Driven::Ahci(Box::new(disk.map_err(Reason::Ahci)?)));
     }
+    if [request.class, request.subclass, request.progif] == block::usb::CLASS {
+        let bar = device.bar(0).unwrap_or_else(no_registers);
+        let disk = block::usb::Driver::new(bar, &mut arena, clock);
+        return Ok(Driven::Usb(Box::new(disk.map_err(Reason::Usb)?)));
+    }
     let transport = virtio_device(&device, block::virtio::KIND, block::virtio::CONFIG_BYTES)?;
     let disk = block::virtio::Driver::new(transport, &mut arena, clock);
     Ok(Driven::Virtio(Box::new(disk.map_err(Reason::Virtio)?)))
@@ -255,6 +260,7 @@ enum Reason {
     Virtio(drivers::virtio::Error),
     Nvme(block::nvme::Error),
     Ahci(block::ahci::Error),
+    Usb(block::usb::Error),
     Buffers(OutOfDma),
     Served(OutOfDma),
 }
@@ -279,6 +285,7 @@ impl fmt::Display for Error {
             Reason::Virtio(error) => error.fmt(f),
             Reason::Nvme(error) => error.fmt(f),
             Reason::Ahci(error) => error.fmt(f),
+            Reason::Usb(error) => error.fmt(f),
             Reason::Buffers(out) => out.fmt(f),
             Reason::Served(OutOfDma { wanted, left }) => write!(
                 f,

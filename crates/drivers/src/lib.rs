@@ -14,4 +14,5 @@ pub mod block;
 pub mod entropy;
 pub mod net;
 mod said;
+pub mod usb;
 pub mod virtio;

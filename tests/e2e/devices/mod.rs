@@ -12,6 +12,7 @@ pub mod software_nic;
 pub mod software_nvme;
 pub mod software_virtio;
 mod stored;
+pub mod usb;
 pub mod vfio;
 
 use crate::harness::build::Images;
@@ -32,6 +33,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         cards::trials(images),
         vfio::trials(images),
         stored::trials(images),
+        usb::trials(images),
     ]
     .into_iter()
     .flatten()

@@ -29,7 +29,9 @@ const VIRTIO_ENTROPY: [&str; 2] = ["0x1af4", "0x1044"];
 pub const NVME: [&str; 2] = ["0x1b36", "0x0010"];
 /// QEMU's `ich9-ahci`. The machine has one of its own, which cannot be reset.
 pub const AHCI: [&str; 2] = ["0x8086", "0x2922"];
-const HOSTS: [&str; 3] = ["process", "spt", "hvt"];
+/// QEMU's `qemu-xhci`.
+const USB: [&str; 2] = ["0x1b36", "0x000d"];
+pub const HOSTS: [&str; 3] = ["process", "spt", "hvt"];
 const SIGSEGV: i32 = 128 + 11;
 /// The command register of the configuration space, and its bit for bus masters (PCI Local Bus
 /// 3.0, 6.2.2).
@@ -148,7 +150,7 @@ pub fn trials(images: &'static Images) -> Vec<Trial> {
     hosts.chain(once).collect()
 }
 
-fn trial(
+pub fn trial(
     images: &'static Images,
     name: String,
     test: impl FnOnce(&Lab<'_>) -> Result<(), Failed> + Send + 'static,
@@ -168,7 +170,7 @@ fn trial(
 }
 
 /// The lab's devices.
-struct Lab<'a> {
+pub struct Lab<'a> {
     images: &'a Images,
     /// Two that can be reset, bound to `vfio-pci`.
     edus: [String; 2],
@@ -184,6 +186,9 @@ struct Lab<'a> {
     nvme: String,
     /// A Serial ATA adapter with a disk, bound too.
     ahci: String,
+    /// USB controllers, bound too: with a disk on USB 3, on USB 2, behind two hubs, and one that is
+    /// taken out.
+    pub usb: [String; 4],
 }
 
 impl<'a> Lab<'a> {
@@ -196,7 +201,8 @@ impl<'a> Lab<'a> {
         let nvme = with_ids(NVME)?.pop().ok_or("no nvme")?;
         let mut ahci = with_ids(AHCI)?.into_iter().filter(can_reset);
         let ahci = ahci.next().ok_or("no ich9-ahci that can be reset")?;
-        let others = [&memory, &nvme, &ahci];
+        let usb: [String; 4] = with_ids(USB)?.try_into().map_err(|_| "not four of USB")?;
+        let others = [&memory, &nvme, &ahci].into_iter().chain(&usb);
         for address in edus.iter().chain(&fixed).chain(others).chain(&virtio) {
             bind(address, "vfio-pci")?;
         }
@@ -210,10 +216,11 @@ impl<'a> Lab<'a> {
             virtio: virtio.try_into().map_err(|_| "not three of virtio's")?,
             nvme,
             ahci,
+            usb,
         })
     }
 
-    fn tender(&self, host: &str, devices: &[&str], guest: &str, arguments: &[&str]) -> Command {
+    pub fn tender(&self, host: &str, devices: &[&str], guest: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.images.program("outboard-tender"));
         command
             .args([&format!("--host={host}"), "--mem=16"])
@@ -224,7 +231,7 @@ impl<'a> Lab<'a> {
         command
     }
 
-    fn succeed(
+    pub fn succeed(
         &self,
         host: &str,
         devices: &[&str],

@@ -83,9 +83,10 @@ const TRIALS: [Trial; 5] = [
 ///
 /// And the devices that guests drive: two `edu` on ports of their own, by which they can be reset,
 /// and one that cannot be, and one with registers in BAR 0 and memory in BAR 2. Then virtio's: a
-/// disk, a source of entropy, and one that passes by the IOMMU. Last, an NVM Express disk, and a
-/// Serial ATA one.
-const DEVICES: [&str; 27] = [
+/// disk, a source of entropy, and one that passes by the IOMMU. Then an NVM Express disk, and a
+/// Serial ATA one. Last, USB disks, each behind a controller: on USB 3, on USB 2 behind a keyboard,
+/// behind a hub behind a hub, and one that is taken out.
+const DEVICES: [&str; 46] = [
     "--device=pcie-root-port,id=root3,chassis=3,x-speed=2_5",
     "--device=e1000e,bus=root3",
     "--device=pcie-root-port,id=root0,disable-acs=true",
@@ -113,6 +114,25 @@ const DEVICES: [&str; 27] = [
     "--device=pcie-root-port,id=root9,chassis=9",
     "--device=ich9-ahci,id=sata,bus=root9",
     "--device=ide-hd,bus=sata.0,drive=disk2",
+    "--disk=1",
+    "--device=pcie-root-port,id=root10,chassis=10",
+    "--device=qemu-xhci,id=usb,bus=root10",
+    "--device=usb-storage,bus=usb.0,drive=disk3",
+    "--disk=1",
+    "--device=pcie-root-port,id=root11,chassis=11",
+    "--device=qemu-xhci,id=usb1,bus=root11,p3=0",
+    "--device=usb-kbd,bus=usb1.0,port=1",
+    "--device=usb-storage,bus=usb1.0,port=2,drive=disk4",
+    "--disk=1",
+    "--device=pcie-root-port,id=root12,chassis=12",
+    "--device=qemu-xhci,id=usb2,bus=root12",
+    "--device=usb-hub,bus=usb2.0,port=1",
+    "--device=usb-hub,bus=usb2.0,port=1.2",
+    "--device=usb-storage,bus=usb2.0,port=1.2.3,drive=disk5",
+    "--disk=1",
+    "--device=pcie-root-port,id=root13,chassis=13",
+    "--device=qemu-xhci,id=usb3,bus=root13",
+    "--device=usb-storage,id=stick,bus=usb3.0,drive=disk6",
 ];
 /// An NVM Express disk, a Serial ATA one and virtio's, with Linux's drivers.
 const STORED: [&str; 15] = [

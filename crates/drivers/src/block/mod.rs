@@ -3,7 +3,8 @@
 pub mod ahci;
 mod cache;
 mod flight;
-mod looks;
+pub(crate) mod looks;
 pub mod nvme;
+pub mod usb;
 pub mod virtio;
 pub mod watch;

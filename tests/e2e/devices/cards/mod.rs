@@ -611,7 +611,7 @@ fn idle(images: &Images, cards: &Cards, host: &str) -> Result<(), Failed> {
 }
 
 /// Types a line into QEMU's monitor.
-fn monitor(line: &str) -> Result<(), Failed> {
+pub fn monitor(line: &str) -> Result<(), Failed> {
     let port = fs::OpenOptions::new().write(true).open("/dev/port")?;
     for byte in line.bytes().chain([b'\n']) {
         port.write_all_at(&[byte], MONITOR_PORT)?;

@@ -30,6 +30,7 @@ mod rules_parse;
 mod rules_state;
 mod rules_verdict;
 mod tcp;
+mod usb;
 mod vfio_user_client;
 mod vfio_user_server;
 mod vhost_user;
@@ -89,6 +90,7 @@ pub const ALL: &[Target] = &[
     target("rules_state", rules_state::feed, 600),
     target("rules_verdict", rules_verdict::feed, 400),
     target("tcp", tcp::feed, 12_000),
+    target("usb", usb::feed, 400),
     target("vfio_user_client", vfio_user_client::feed, 4000),
     target("vfio_user_server", vfio_user_server::feed, 1500),
     target("vhost_user", vhost_user::feed, 4000),
