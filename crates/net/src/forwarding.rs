@@ -8,7 +8,7 @@ reasons! {
     pub enum Dropped {
         /// It is shorter than its header says.
         Short = "forward_short",
-        /// It came to a group, or is from or to addresses that no router passes on, or from our own.
+        /// It came to a group, or is from or to what no router passes on, or from our own address.
         Scope = "forward_scope",
         /// No route leads to its destination.
         Route = "forward_no_route",

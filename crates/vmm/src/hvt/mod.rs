@@ -207,6 +207,7 @@ fn serve_in_jail(
     let calls = Hypercalls {
         devices: Vec::new(),
         sockets: Vec::new(),
+        queues: Vec::new(),
         epoll: resources.epoll,
         timer: resources.timer,
     };

@@ -82,6 +82,7 @@ fn world() -> std::io::Result<World> {
     let devices = vec![attached(NET, net, ours.into()), attached(DISK, block, disk)];
     let calls = Hypercalls {
         sockets: vec![(PCI, socket.into())],
+        queues: Vec::new(),
         devices,
         epoll,
         timer,

@@ -10,7 +10,7 @@ use core::time::Duration;
 use device::memory::{MemoryPort, Wire};
 use device::{HEADROOM, Pool};
 use link_sockets::message::{self, FRAME_HEAD, Message, SOCKETS_MAX, Sessions, What};
-use link_sockets::{Allowed, Net, Server, Table};
+use link_sockets::{Allowed, Net, Orphans, Server, Table};
 use net::address::Prefix;
 use net::arp::Detect;
 use net::ethernet::Ethernet;
@@ -128,7 +128,9 @@ impl World {
         executor
             .spawner()
             .spawn(application(Net::new(table.clone())));
-        let sockets = (socket::Net::new(stack.clone()), executor.spawner());
+        let sockets = socket::Net::new(stack.clone());
+        let orphans = Orphans::new(&sockets, 1, Duration::ZERO);
+        let sockets = (sockets, executor.spawner(), orphans);
         let mut world = Self {
             table,
             server: Server::new(Box::new(there), sockets, Allowed::all(), MEMORY, 60),
