@@ -5,6 +5,7 @@
 //! clean up, whatever happens to the process. Keep open: `namespaces(7)`, `user_namespaces(7)`.
 
 use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::{fmt, fs, io};
@@ -151,6 +152,17 @@ fn map(file: &'static str, line: &str) -> Result<(), Error> {
 /// [`Error::UnshareNetwork`], with `EPERM` without `CAP_SYS_ADMIN`.
 pub fn unshare_network() -> Result<(), Error> {
     unshare(UnshareFlags::NEWNET).map_err(Error::UnshareNetwork)
+}
+
+/// Moves this thread into a new mount namespace: what it mounts is seen there alone. Threads that it
+/// starts are in it too.
+///
+/// # Errors
+/// `EPERM` without `CAP_SYS_ADMIN`.
+pub fn unshare_mounts() -> io::Result<()> {
+    unshare(UnshareFlags::NEWNS)?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    Ok(mount_change("/", private)?)
 }
 
 /// A descriptor of this thread's network namespace, which keeps it alive.
