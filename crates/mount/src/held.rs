@@ -1,6 +1,6 @@
 //! What the kernel asks for, done by a file system. Its paths are those that the kernel's numbers
-//! stand for; what is open and loses its name gets another one until it is closed, as nobody removes
-//! an open file.
+//! stand for; what is open and loses its name gets another one until it is closed, as nobody
+//! removes an open file.
 
 use crate::names::{Names, exact, lower};
 use device::BlockError;

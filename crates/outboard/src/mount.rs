@@ -27,8 +27,8 @@ For anybody, in namespaces of its own, for as long as a program runs:
 /// ext3, ext4 and ISO 9660 to read
 ///
 /// It is the disk's own, or that of its first partition with one. Nobody else writes the disk
-/// meanwhile. With a program, it lasts as long as that, and only that program sees it, if an ordinary
-/// user types it; the exit status is the program's.
+/// meanwhile. With a program, it lasts as long as that, and only that program sees it, if an
+/// ordinary user types it; the exit status is the program's.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Arguments {
@@ -102,7 +102,7 @@ pub fn run(arguments: &Arguments) -> Result<i32, Error> {
     // Before there is a second thread: a user's namespace is for processes that have one.
     if !arguments.command.is_empty() && !rustix::process::geteuid().is_root() {
         namespace::enter_user().map_err(|error| Error::Namespace(error.into()))?;
-        namespace::unshare_mounts().map_err(|error| Error::Namespace(error.into()))?;
+        linux::mounts::unshare_mounts().map_err(|error| Error::Namespace(error.into()))?;
     }
     let disk = match arguments.read_only {
         true => HostDisk::open_to_read(&arguments.image),

@@ -78,7 +78,7 @@ fn cannot() -> Option<&'static str> {
 fn alone(test: impl FnOnce() -> Result<(), Failed> + Send) -> Result<(), Failed> {
     thread::scope(|scope| {
         let run = scope.spawn(|| {
-            linux::namespace::unshare_mounts()?;
+            linux::mounts::unshare_mounts()?;
             test()
         });
         run.join().unwrap_or_else(|_| Err("it panicked".into()))

@@ -5,7 +5,6 @@
 //! clean up, whatever happens to the process. Keep open: `namespaces(7)`, `user_namespaces(7)`.
 
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::{fmt, fs, io};
@@ -154,17 +153,6 @@ pub fn unshare_network() -> Result<(), Error> {
     unshare(UnshareFlags::NEWNET).map_err(Error::UnshareNetwork)
 }
 
-/// Moves this thread into a new mount namespace: what it mounts is seen there alone. Threads that it
-/// starts are in it too.
-///
-/// # Errors
-/// `EPERM` without `CAP_SYS_ADMIN`.
-pub fn unshare_mounts() -> io::Result<()> {
-    unshare(UnshareFlags::NEWNS)?;
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    Ok(mount_change("/", private)?)
-}
-
 /// A descriptor of this thread's network namespace, which keeps it alive.
 ///
 /// # Errors
@@ -183,7 +171,7 @@ pub fn enter_network(namespace: BorrowedFd<'_>) -> Result<(), Error> {
         .map_err(|e| Error::Enter(e.into()))
 }
 
-fn unshare(flags: UnshareFlags) -> io::Result<()> {
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     assert!(!flags.contains(UnshareFlags::FILES));
     // SAFETY: the one obligation is about `UnshareFlags::FILES`, which would give this thread a
     // table of descriptors of its own; the line above excludes it.
