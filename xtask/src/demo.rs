@@ -51,6 +51,8 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
              100,000 idle connections of an image, 10,000 active ones, new ones, and a flood of
              SYNs, beside Linux's; and 1000 idle ones of the image http
   http       files over HTTP of an image beside nginx (needs wrk and nginx)
+  files      files of ext2, ext4, FAT and ISO 9660 by what an image links, beside Linux's where the
+             kernel has them (needs root), mtools and xorriso
   fairness   how late a task of a guest wakes while its port is flooded, on taps and on the 82599's
              software model, with the bound of a turn and without
   disks      a file of the host's as the disk of an image, with and without a queue, beside fio on
@@ -180,6 +182,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
         Some((what, arguments)) if what == "matrix" => return along_axes(root, arguments),
         Some((what, arguments)) if what == "fairness" => return fairness(root, arguments),
         Some((what, arguments)) if what == "disks" => return disks(root, arguments),
+        Some((what, arguments)) if what == "files" => return files(root, arguments),
         Some((what, arguments)) if BENCHMARKS.contains(&what.as_str()) => (what, arguments),
         Some((what, arguments)) if what == "driver" => return driver(root, arguments),
         _ if crate::wants_help(options) || options.is_empty() => {
@@ -346,6 +349,20 @@ fn disks(root: &Path, arguments: &[String]) -> Result<i32, String> {
     let programs = build(root, &["tender", "bench"])?;
     let mut command = with_guests(root, "disks", &programs)?;
     process::run(command.args(arguments))
+}
+
+/// The benchmark of file systems.
+fn files(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    packages::provide(&[BUILD, packages::of_benchmark("files")], false)?;
+    let programs = build(root, &["bench"])?;
+    let mut command = Command::new(programs.join("outboard-bench"));
+    command
+        .arg("files")
+        .arg("--out")
+        .arg(root.join("results").join(format!("{}-files", today()?)))
+        .args(arguments)
+        .current_dir(root);
+    process::run(&mut command)
 }
 
 /// A benchmark of tiny guests, which are built, that may happen in the lab.

@@ -212,6 +212,7 @@ pub fn of_benchmark(benchmark: &str) -> &'static [Tool] {
         "driver" => COUNT,
         "disks" => DISKS,
         "nbd" => NBD,
+        "files" => FILE_SYSTEMS,
         "hvt" | "hosts" | "matrix" => LAB,
         _ => &[],
     }
@@ -224,6 +225,34 @@ const IPERF3: &[Tool] = &[Tool {
     purpose: "the other end of transfers",
     required: true,
 }];
+
+/// What the benchmark of file systems takes.
+const FILE_SYSTEMS: &[Tool] = &[
+    Tool {
+        program: "mke2fs",
+        packages: &["e2fsprogs"],
+        purpose: "makes ext2 and ext4",
+        required: true,
+    },
+    Tool {
+        program: "mkfs.vfat",
+        packages: &["dosfstools"],
+        purpose: "makes FAT",
+        required: true,
+    },
+    Tool {
+        program: "mcopy",
+        packages: &["mtools"],
+        purpose: "fills and reads FAT",
+        required: true,
+    },
+    Tool {
+        program: "xorriso",
+        packages: &["xorriso"],
+        purpose: "makes and reads ISO 9660",
+        required: true,
+    },
+];
 
 /// What the benchmark of HTTP takes.
 const HTTP: &[Tool] = &[

@@ -19,6 +19,7 @@
 //! | [`keep_alive`] | what idle connections of the image `http` take |
 //! | [`loss`] | the benchmark of TCP on a wire that loses frames |
 //! | [`fairness`] | the benchmark of a busy port beside a task that sleeps |
+//! | [`files`] | the benchmark of file systems |
 //! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
 //! | [`split`] | the firewall as one image, and as three that links join |
@@ -33,6 +34,7 @@ pub mod connections;
 pub mod disks;
 pub mod driver;
 pub mod fairness;
+pub mod files;
 pub mod firewall;
 pub mod hosts;
 pub mod http;
@@ -58,3 +60,8 @@ pub mod service;
 pub mod split;
 pub mod startup;
 pub mod turn;
+
+/// Says how far a benchmark is.
+pub fn say(line: &str) {
+    eprintln!("{line}");
+}

@@ -4,6 +4,7 @@
 
 mod guests;
 
+mod file_systems;
 use std::error::Error;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -17,6 +18,7 @@ use bench::machine::{Machine, Run};
 use bench::report::Report;
 use bench::rules::{self, Sources};
 use bench::samples::{Measure, Promise, Samples};
+use bench::say;
 use bench::{
     connections, driver, hosts, loss, matrix, nic, promises, proxied, service, split, turn,
 };
@@ -68,6 +70,8 @@ enum Command {
     Disks(Guests),
     /// Measure a file over the network block device protocol of an image beside nbd-server
     Nbd(Nbd),
+    #[command(flatten)]
+    Files(file_systems::Command),
     /// Send back what comes to a port, until standard input ends
     Echo { address: Ipv4Addr, port: u16 },
     /// Open idle connections, and keep them until standard input ends
@@ -303,6 +307,7 @@ fn main() -> ExitCode {
         Command::Fairness(arguments) => guests::fairness(&arguments),
         Command::Disks(arguments) => guests::disks(&arguments),
         Command::Nbd(arguments) => guests::nbd(&arguments),
+        Command::Files(command) => file_systems::run(&command),
         Command::Echo { address, port } => echo::serve(address, port).map_err(Into::into),
         Command::Hold { from, to, count } => connections::hold(from, to, count).map_err(Into::into),
         Command::Driver(arguments) => driver(&arguments),
@@ -678,10 +683,6 @@ fn matrix(arguments: &Matrix) -> Result<(), Box<dyn Error>> {
     print!("{}", bench.report(&run.to_string())?);
     println!("Written to {}", out.display());
     Ok(())
-}
-
-fn say(line: &str) {
-    eprintln!("{line}");
 }
 
 /// What a benchmark is about.

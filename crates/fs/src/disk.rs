@@ -4,11 +4,13 @@
 //! changed, or until somebody flushes: it then goes to the device from the beginning of the disk
 //! to its end, pages that follow each other at once, and the device is flushed behind it. Between
 //! two flushes nothing is ordered. A page that the device refuses stays, and is tried again.
+//!
+//! Reads of [`LARGE`] bytes and more, of which nothing is kept, go from the device to whoever
+//! reads, and are not kept: who reads so much at once does it once.
 
 use crate::pages::Pages;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::ops::Range;
@@ -20,6 +22,8 @@ use device::{BlockDevice, BlockError};
 pub const PAGE: usize = 4096;
 /// Pages that are read at once where one follows the last that was read.
 pub const AHEAD: usize = 16;
+/// Bytes of a read that passes by what is kept.
+pub const LARGE: usize = 64 << 10;
 /// Pages that are written at once where they follow each other.
 const RUN: usize = 64;
 /// Bytes that are kept where nobody says otherwise.
@@ -34,6 +38,8 @@ struct Kept {
     pages: Pages,
     /// The page behind the last that was read: whoever asks for it next reads on.
     next: u64,
+    /// Where pages are read to.
+    ahead: Vec<u8>,
     /// Why a flush has failed. What was written before may be lost, and no later flush brings it
     /// back: so nothing is written any more, and each later flush fails as well.
     lost: Option<BlockError>,
@@ -51,6 +57,7 @@ impl Disk {
                     device,
                     pages: Pages::new(budget / PAGE),
                     next: u64::MAX,
+                    ahead: Vec::new(),
                     lost: None,
                 }))))
             }
@@ -80,15 +87,21 @@ impl Disk {
         }
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
-            let skipped = (at % PAGE as u64) as usize;
-            let count = rest.len().min(PAGE - skipped);
+            let direct = kept.read_past(at, rest);
+            let (number, skipped) = (at / PAGE as u64, (at % PAGE as u64) as usize);
+            let count = match direct {
+                0 => rest.len().min(PAGE - skipped),
+                direct => direct,
+            };
+            let wanted = (skipped + rest.len()).div_ceil(PAGE);
             let (part, behind) = rest.split_at_mut(count);
-            kept.page(at / PAGE as u64, |page| {
+            if direct == 0 {
+                let page = kept.page(number, wanted)?;
                 // A page at the end of the disk is shorter, and all of `bytes` is on the disk.
                 if let Some(found) = page.get(skipped..skipped + count) {
                     part.copy_from_slice(found);
                 }
-            })?;
+            }
             (at, rest) = (at + count as u64, behind);
         }
         Ok(())
@@ -174,13 +187,40 @@ impl BlockDevice for Disk {
 }
 
 impl Kept {
-    /// Has `with` look at a page, which is read if it is not kept.
-    fn page(&mut self, number: u64, with: impl FnOnce(&[u8])) -> Result<(), BlockError> {
-        if !self.pages.has(number) {
-            self.load(number)?;
+    /// A page, which is read if it is not kept; so many are wanted from this one on.
+    fn page(&mut self, number: u64, wanted: usize) -> Result<&[u8], BlockError> {
+        let place = match self.pages.find(number) {
+            Some(place) => place,
+            None => {
+                self.load(number, wanted)?;
+                let place = self.pages.find(number);
+                place.ok_or(BlockError::OutOfRange)?
+            }
+        };
+        Ok(self.pages.at(place))
+    }
+
+    /// Reads what is much and not kept without keeping it; how many bytes, 0 if it is kept, is too
+    /// little, or cannot be read at once.
+    fn read_past(&mut self, at: u64, bytes: &mut [u8]) -> usize {
+        let block = self.device.block_size();
+        if bytes.len() < LARGE || !at.is_multiple_of(block as u64) {
+            return 0;
         }
-        self.pages.get(number).map(with);
-        Ok(())
+        let first = at / PAGE as u64;
+        let end = (at + bytes.len() as u64).div_ceil(PAGE as u64);
+        let end = (first..end)
+            .find(|page| self.pages.has(*page))
+            .unwrap_or(end);
+        let count = (end * PAGE as u64)
+            .saturating_sub(at)
+            .min(bytes.len() as u64) as usize;
+        let count = count / block * block;
+        if count < LARGE || self.device.read(at, &mut bytes[..count]).is_err() {
+            return 0;
+        }
+        self.next = (at + count as u64) / PAGE as u64;
+        count
     }
 
     /// Changes a part of a page. What is not changed of it is read before.
@@ -193,7 +233,7 @@ impl Kept {
             let size = (PAGE as u64).min(self.device.capacity() - start) as usize;
             match part.len() == size {
                 true => self.put(number, part.into())?,
-                false => self.load(number)?,
+                false => self.load(number, 1)?,
             }
         }
         let page = self.pages.change(number);
@@ -231,7 +271,9 @@ impl Kept {
     fn write_run(&mut self, run: Range<u64>) -> Result<(), BlockError> {
         let mut bytes = Vec::with_capacity((run.end - run.start) as usize * PAGE);
         for page in run.clone() {
-            bytes.extend_from_slice(self.pages.get(page).unwrap_or_default());
+            if let Some(place) = self.pages.find(page) {
+                bytes.extend_from_slice(self.pages.at(place));
+            }
         }
         self.device.write(run.start * PAGE as u64, &bytes)?;
         self.pages.written(run);
@@ -248,32 +290,42 @@ impl Kept {
         Ok(())
     }
 
-    /// Reads a page, and those behind it if somebody reads on. Of those, none is an error's.
-    fn load(&mut self, number: u64) -> Result<(), BlockError> {
-        let ahead = if number == self.next { AHEAD } else { 1 };
-        let end = self.device.capacity().div_ceil(PAGE as u64);
+    /// Reads a page, and those behind it that are wanted, or if somebody reads on. Of those, none
+    /// is an error's.
+    fn load(&mut self, number: u64, wanted: usize) -> Result<(), BlockError> {
+        let ahead = match number == self.next {
+            true => AHEAD,
+            false => wanted.clamp(1, AHEAD),
+        };
+        let capacity = self.device.capacity();
+        let end = capacity.div_ceil(PAGE as u64);
         let behind = (number..end.min(number + ahead as u64)).skip(1);
         let count = 1 + behind.take_while(|page| !self.pages.has(*page)).count();
         let start = number * PAGE as u64;
-        let size = (count * PAGE) as u64;
-        let mut bytes = vec![0; size.min(self.device.capacity() - start) as usize];
-        match self.device.read(start, &mut bytes) {
-            Ok(()) => {}
+        let left = capacity - start;
+        let size = left.min((count * PAGE) as u64) as usize;
+        let first = size.min(PAGE);
+        self.ahead.resize(AHEAD * PAGE, 0);
+        let size = match self.device.read(start, &mut self.ahead[..size]) {
+            Ok(()) => size,
             // What was not asked for may be what cannot be read.
             Err(_) if count > 1 => {
-                bytes.truncate(PAGE);
-                self.device.read(start, &mut bytes)?;
+                self.device.read(start, &mut self.ahead[..first])?;
+                first
             }
             Err(error) => return Err(error),
-        }
+        };
+        self.next = number + size.div_ceil(PAGE) as u64;
         // The page that was asked for comes last, where it keeps the room that it gets.
-        for (index, bytes) in bytes.chunks(PAGE).enumerate().rev() {
-            match self.put(number + index as u64, bytes.into()) {
+        for index in (0..size.div_ceil(PAGE)).rev() {
+            let read = &self.ahead[index * PAGE..size.min((index + 1) * PAGE)];
+            let mut bytes = self.pages.blank(read.len());
+            bytes.copy_from_slice(read);
+            match self.put(number + index as u64, bytes) {
                 Err(error) if index == 0 => return Err(error),
                 _ => {}
             }
         }
-        self.next = number + bytes.len().div_ceil(PAGE) as u64;
         Ok(())
     }
 }

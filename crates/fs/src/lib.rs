@@ -13,7 +13,7 @@
 //! | feature | what | by |
 //! |---|---|---|
 //! | `ext` | reads ext2, ext3 and ext4 | the crate `ext4-view` |
-//! | `ext2` | reads and writes ext2 | this crate |
+//! | `ext2` | reads and writes ext2; with `ext`, reads ext3 and ext4, too | this crate |
 //! | `fat` | reads FAT12, FAT16, FAT32, with long names | the crate `hadris-fat` |
 //! | `fat-write` | writes them | the same |
 //! | `iso` | reads ISO 9660, with Joliet and Rock Ridge | the crate `hadris-iso` |

@@ -76,6 +76,10 @@ fn of(volume: &Volume, write: Option<Now>) -> Result<Option<Box<dyn FileSystem>>
     {
         return Ok(Some(found));
     }
+    #[cfg(all(feature = "ext", feature = "ext2"))]
+    if let Some(found) = crate::ext2::mount_to_read(volume) {
+        return Ok(Some(found));
+    }
     #[cfg(feature = "ext")]
     if crate::ext::is_there(volume) {
         let mounted = crate::ext::Ext::mount(volume.clone());

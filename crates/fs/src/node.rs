@@ -4,6 +4,7 @@
 use crate::volume::{Volume, Zeroes, meant};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use device::BlockError;
 use device::files::{self, Entry, Error, FileSystem, Kind, Metadata, NAMES_MAX};
@@ -11,6 +12,10 @@ use hadris_fs::sync::FileSystem as Driver;
 use hadris_fs::{
     DirCursor, FileType, MountOptions, Name, NodeId, OpenMode, RenameMode, Resolve, SetAttr,
 };
+
+/// Names that are kept of the folder in which one was looked up last.
+#[cfg(feature = "fat")]
+const NAMES_KEPT: usize = 1024;
 
 /// Where ISO 9660 has its first descriptor, and what is in it (ECMA-119, 8.1).
 #[cfg(feature = "iso")]
@@ -28,6 +33,7 @@ pub(crate) fn iso(volume: Volume) -> Result<Box<dyn FileSystem>, Error> {
     let zeroes = volume.zeroes();
     let mounted = hadris_iso::sync::IsoFs::mount(volume, MountOptions::new());
     let driver = mounted.map_err(|error| meant(error.into_error()))?;
+    let driver = driver.with_cache(hadris_iso::CacheOptions::new());
     Ok(Nodes::boxed("iso9660", driver, zeroes, false))
 }
 
@@ -56,7 +62,11 @@ pub(crate) fn fat(
     match hadris_fat::sync::FatFs::mount(volume, options) {
         // What nobody unmounted is to be checked before it is written.
         Ok(driver) if write.is_some() && driver.was_dirty() => fat(driver.into_inner(), None),
-        Ok(driver) => Ok(Some(Nodes::boxed("vfat", driver, zeroes, write.is_some()))),
+        Ok(driver) => {
+            let cache = hadris_fat::CacheOptions::new().with_directory_entries(NAMES_KEPT);
+            let driver = driver.with_cache(cache);
+            Ok(Some(Nodes::boxed("vfat", driver, zeroes, write.is_some())))
+        }
         Err(error) => match error.into_error() {
             error if error.kind() == hadris_fs::ErrorKind::NotRecognized => Ok(None),
             error => Err(meant(error)),
@@ -86,6 +96,8 @@ struct Nodes<D> {
 /// What the file system has in common with its open files.
 struct Shared<D> {
     driver: RefCell<D>,
+    /// The folder in which something was found last, and its path: others are sought there first.
+    last: RefCell<Option<(Vec<u8>, NodeId)>>,
     /// Why a file that was written could not be closed: [`FileSystem::sync`] says it.
     lost: Cell<Option<Error>>,
 }
@@ -107,6 +119,7 @@ impl<D: Driver<DeviceError = BlockError> + 'static> Nodes<D> {
     ) -> Box<dyn FileSystem> {
         let shared = Rc::new(Shared {
             driver: RefCell::new(driver),
+            last: RefCell::new(None),
             lost: Cell::new(None),
         });
         Box::new(Self {
@@ -119,12 +132,41 @@ impl<D: Driver<DeviceError = BlockError> + 'static> Nodes<D> {
 
     fn find(&self, path: &[u8]) -> Result<Node<D>, Error> {
         files::check(path)?;
-        let id = self
-            .shared
-            .driver
-            .borrow_mut()
-            .resolve(path, Resolve::Follow);
-        self.node(id.map_err(meant)?)
+        // What is said in another way is found in another way.
+        if let Some((folder, name)) = plain(path) {
+            let folder = self.folder(folder)?;
+            let found = self.shared.driver.borrow_mut().lookup(folder, name);
+            let found = self.node(found.map_err(meant)?)?;
+            if found.metadata.kind != Kind::Link {
+                return Ok(found);
+            }
+        }
+        self.node(self.resolve(path)?)
+    }
+
+    fn resolve(&self, path: &[u8]) -> Result<NodeId, Error> {
+        let mut driver = self.shared.driver.borrow_mut();
+        driver.resolve(path, Resolve::Follow).map_err(meant)
+    }
+
+    /// The folder in which something is sought.
+    fn folder(&self, path: &[u8]) -> Result<NodeId, Error> {
+        if let Some((last, id)) = &*self.shared.last.borrow()
+            && last == path
+        {
+            return Ok(*id);
+        }
+        let id = self.resolve(path)?;
+        self.leave();
+        *self.shared.last.borrow_mut() = Some((path.to_vec(), id));
+        Ok(id)
+    }
+
+    /// The last folder is sought anew.
+    fn leave(&self) {
+        if let Some((_, id)) = self.shared.last.borrow_mut().take() {
+            self.shared.driver.borrow_mut().forget(id, 1);
+        }
     }
 
     /// What was found, with what is known of it.
@@ -169,6 +211,14 @@ impl<D: Driver<DeviceError = BlockError> + 'static> Nodes<D> {
         self.zeroes.set(Zeroes::Unordered);
         changed.map_err(meant)
     }
+}
+
+/// The folder of a path and the name in it, if that is no other way to say where it is.
+fn plain(path: &[u8]) -> Option<(&[u8], &Name)> {
+    let slash = path.iter().rposition(|byte| *byte == b'/')?;
+    let (folder, name) = path.split_at(slash + 1);
+    let is_plain = !name.is_empty() && name != b".";
+    is_plain.then(|| (folder, Name::new(name)))
 }
 
 fn known<D: Driver<DeviceError = BlockError>>(
@@ -247,6 +297,7 @@ impl<D: Driver<DeviceError = BlockError> + 'static> FileSystem for Nodes<D> {
 
     fn remove(&self, path: &[u8]) -> Result<(), Error> {
         let is_folder = self.metadata(path)?.kind == Kind::Folder;
+        self.leave();
         self.change(path, |driver, folder, name| match is_folder {
             // What lies there next must not be taken for its names.
             true => driver.rmdir(folder, name).and_then(|()| driver.sync()),
@@ -258,6 +309,7 @@ impl<D: Driver<DeviceError = BlockError> + 'static> FileSystem for Nodes<D> {
         let is_folder = self.metadata(from)?.kind == Kind::Folder;
         let (folder, name) = files::split(from)?;
         let folder = self.find(folder)?;
+        self.leave();
         self.change(to, |driver, into, as_name| {
             let mode = RenameMode::Replace;
             driver.rename(folder.id, Name::new(name), into, as_name, mode)?;

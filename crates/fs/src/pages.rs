@@ -2,7 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
 use alloc::vec::Vec;
+
+/// Pages whose memory waits for others at most: as many as are read at once.
+const BLANK_MAX: usize = crate::disk::AHEAD;
 
 /// Pages by their numbers. Where another one needs the room, the first goes that nobody has asked
 /// for since the hand came by (the second-chance algorithm), and that the disk has as it is.
@@ -11,6 +15,8 @@ pub(crate) struct Pages {
     /// Those that were changed since they were read or written.
     changed: BTreeSet<u64>,
     pages: Vec<Page>,
+    /// Memory of pages that went, for those that come.
+    blank: Vec<Box<[u8]>>,
     most: usize,
     hand: usize,
 }
@@ -28,16 +34,30 @@ impl Pages {
             places: BTreeMap::new(),
             changed: BTreeSet::new(),
             pages: Vec::new(),
+            blank: Vec::new(),
             most: most.max(1),
             hand: 0,
         }
     }
 
-    /// The page of this number, if it is kept.
-    pub(crate) fn get(&mut self, number: u64) -> Option<&[u8]> {
-        let page = self.pages.get_mut(*self.places.get(&number)?)?;
+    /// Where the page of this number is, if it is kept, until another one comes.
+    pub(crate) fn find(&self, number: u64) -> Option<usize> {
+        self.places.get(&number).copied()
+    }
+
+    /// The page that is there.
+    pub(crate) fn at(&mut self, place: usize) -> &[u8] {
+        let page = &mut self.pages[place];
         page.was_used = true;
-        Some(&page.bytes)
+        &page.bytes
+    }
+
+    /// Memory for a page of this size, with anything in it.
+    pub(crate) fn blank(&mut self, size: usize) -> Box<[u8]> {
+        match self.blank.pop() {
+            Some(bytes) if bytes.len() == size => bytes,
+            _ => vec![0; size].into(),
+        }
     }
 
     pub(crate) fn has(&self, number: u64) -> bool {
@@ -99,7 +119,10 @@ impl Pages {
         match self.pages.get_mut(place) {
             Some(old) => {
                 self.places.remove(&old.number);
-                *old = page;
+                let old = core::mem::replace(old, page);
+                if self.blank.len() < BLANK_MAX {
+                    self.blank.push(old.bytes);
+                }
             }
             None => self.pages.push(page),
         }
@@ -125,7 +148,11 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
+
+    fn get(pages: &mut Pages, number: u64) -> Option<&[u8]> {
+        let place = pages.find(number)?;
+        Some(pages.at(place))
+    }
 
     fn page(byte: u8) -> Box<[u8]> {
         vec![byte; 4].into()
@@ -137,7 +164,7 @@ mod tests {
         for number in 0..3 {
             pages.put(number, page(number as u8)).unwrap();
         }
-        assert_eq!(pages.get(0), Some(&[0; 4][..]));
+        assert_eq!(get(&mut pages, 0), Some(&[0; 4][..]));
         pages.put(3, page(3)).unwrap();
         assert!(pages.has(0) && !pages.has(1) && pages.has(2) && pages.has(3));
         // Its second chance is over.
@@ -160,7 +187,7 @@ mod tests {
         assert_eq!((pages.run(0, 9), pages.run(2, 9)), (1..2, 3..4));
         pages.put(7, page(7)).unwrap();
         assert!(pages.has(1) && !pages.has(2) && pages.changed() == 2);
-        assert_eq!(pages.get(3), Some(&[3; 4][..]));
+        assert_eq!(get(&mut pages, 3), Some(&[3; 4][..]));
     }
 
     #[test]
@@ -169,6 +196,6 @@ mod tests {
         pages.put(7, page(7)).unwrap();
         pages.put(8, page(8)).unwrap();
         assert!(!pages.has(7));
-        assert_eq!(pages.get(8), Some(&[8; 4][..]));
+        assert_eq!(get(&mut pages, 8), Some(&[8; 4][..]));
     }
 }

@@ -7,6 +7,8 @@ use device::files::{Entry, Error, File, FileSystem, Kind, NAMES_MAX};
 
 /// Bytes that are moved at once.
 const PART: usize = 64 << 10;
+/// Folders that lie in each other at most: more are believed to have no end.
+const DEPTH_MAX: usize = 128;
 /// Where a checker of ext puts what it finds: part of no tree.
 const FOUND: &[u8] = b"/lost+found";
 
@@ -48,8 +50,8 @@ pub enum Difference {
 /// Has `each` see the path and the kind of all that there is, folders before what is in them.
 ///
 /// # Errors
-/// A folder cannot be read, `each` fails, or there are more names than [`NAMES_MAX`]: folders may
-/// lie in each other.
+/// A folder cannot be read, `each` fails, or there are more names than [`NAMES_MAX`], or more than
+/// 128 folders in each other: what a damaged disk says may lead back to where it began.
 pub fn walk(
     files: &dyn FileSystem,
     mut each: impl FnMut(&[u8], Kind) -> Result<(), Error>,
@@ -69,7 +71,8 @@ pub fn walk(
             count <= NAMES_MAX
         });
         listed.map_err(at)?;
-        if count > NAMES_MAX {
+        let depth = folder.iter().filter(|byte| **byte == b'/').count();
+        if count > NAMES_MAX || depth > DEPTH_MAX {
             return Err(at(Error::Damaged("folders without an end")));
         }
         for Entry { name, kind } in entries {
@@ -88,12 +91,16 @@ pub fn walk(
     Ok(())
 }
 
-/// Reads a file in parts.
-fn read(
+/// Reads a file in parts of so many bytes, as long as `each` wants more; how many bytes were read.
+///
+/// # Errors
+/// It cannot be read, or `each` fails.
+pub fn read(
     file: &mut dyn File,
+    part: usize,
     mut each: impl FnMut(u64, &[u8]) -> Result<bool, Error>,
 ) -> Result<u64, Error> {
-    let mut part = vec![0; PART];
+    let mut part = vec![0; part];
     let mut at = 0;
     loop {
         let count = file.read(at, &mut part)?;
@@ -116,7 +123,7 @@ pub fn check(files: &dyn FileSystem, tell: &mut dyn FnMut(&[u8], Error)) -> Resu
             Kind::File => {
                 let bytes = files.open(path).and_then(|mut file| {
                     let len = file.metadata().len;
-                    let count = read(&mut *file, |_, _| Ok(true))?;
+                    let count = read(&mut *file, PART, |_, _| Ok(true))?;
                     match count == len {
                         true => Ok(count),
                         false => Err(Error::Damaged("a file is shorter than it says")),
@@ -154,7 +161,7 @@ pub fn copy(from: &dyn FileSystem, to: &dyn FileSystem) -> Result<Counts, Failed
             }
             Kind::File => {
                 let (mut old, mut new) = (from.open(path)?, emptied(to, path)?);
-                counts.bytes += read(&mut *old, |at, part| {
+                counts.bytes += read(&mut *old, PART, |at, part| {
                     new.write(at, part)?;
                     Ok(true)
                 })?;
@@ -231,7 +238,7 @@ fn same(
     let (mut old, mut new) = (first.open(path)?, second.open(path)?);
     let mut place = vec![0; PART];
     let mut is_same = true;
-    let bytes = read(&mut *old, |at, part| {
+    let bytes = read(&mut *old, PART, |at, part| {
         let count = new.read(at, &mut place[..part.len()])?;
         is_same = place[..count] == *part;
         Ok(is_same)

@@ -29,6 +29,7 @@ pub mod event;
 pub mod interface;
 pub mod link;
 pub mod memory;
+pub mod mounts;
 pub mod mtu;
 pub mod netlink;
 pub mod pci;

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`model`] | a network card in software |
+//! | [`mount`] | the file system of a disk, for the programs of this machine |
 //! | [`new`] | the folder of a new appliance |
 //! | [`build`] | an appliance's folder becomes an image |
 //! | [`inspect`] | what an image carries and asks for |
@@ -46,6 +47,7 @@ pub mod logs;
 pub mod manual;
 pub mod metrics;
 pub mod model;
+pub mod mount;
 pub mod new;
 pub mod pci;
 pub mod proxy;

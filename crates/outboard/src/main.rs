@@ -8,8 +8,8 @@ mod demo;
 use abi::exit;
 use clap::{CommandFactory, Parser, Subcommand};
 use outboard::{
-    build, debug, doctor, flows, inspect, logs, manual, model, new, pci, proxy, ps, rules, run,
-    send, sockets, stats, stop, top, trial, up,
+    build, debug, doctor, flows, inspect, logs, manual, model, mount, new, pci, proxy, ps, rules,
+    run, send, sockets, stats, stop, top, trial, up,
 };
 use std::error::Error;
 use std::ffi::OsString;
@@ -84,6 +84,7 @@ enum Command {
     #[command(subcommand)]
     Pci(pci::Command),
     Model(model::Arguments),
+    Mount(mount::Arguments),
     /// Say what this machine can do, and what to type where it cannot
     ///
     /// The exit status is 0 if images can run on spt and process, and 1 otherwise.
@@ -195,6 +196,7 @@ fn execute(command: Command) -> Result<i32, Box<dyn Error>> {
         Command::Send(arguments) => return Ok(status(send::run(&arguments)?)),
         Command::Doctor(arguments) => return Ok(status(doctor::run(&arguments)?)),
         Command::Model(arguments) => return Ok(status(model::run(&arguments)?)),
+        Command::Mount(arguments) => return Ok(mount::run(&arguments)?),
         Command::Pci(command) => pci::run(&command)?,
         Command::Ps(arguments) => return Ok(status(ps::run(&arguments)?)),
         Command::Stats(arguments) => stats::run(&arguments)?,

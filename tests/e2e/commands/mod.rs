@@ -6,6 +6,7 @@ pub mod demo;
 pub mod doctor;
 pub mod manual;
 pub mod messages;
+pub mod mount;
 pub mod named;
 pub mod new;
 pub mod send;
@@ -26,6 +27,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         doctor::trials(images, network),
         manual::trials(images),
         messages::trials(images, network),
+        mount::trials(images, network),
         named::trials(images, network),
         stats::trials(images, network),
         top::trials(images, network),

@@ -1,6 +1,7 @@
 //! Disks, and the file systems on them, as stock programs make them.
 
 mod crash;
+mod hostile;
 pub mod made;
 mod mutated;
 mod recorded;
@@ -23,14 +24,45 @@ use writable::{WRITABLES, Writable};
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for kind in &KINDS {
-        let name = format!("disks::{}: what was written is read", kind.name);
         let missing = programs::missing(kind.programs);
-        let test = move || unless(missing, || as_written(kind));
-        trials.push(Trial::ignorable_test(name, test));
-        let name = format!("disks::{}: what was mutated ends no walk", kind.name);
-        let test = move || unless(missing, || mutated::walks(kind));
-        trials.push(Trial::ignorable_test(name, test));
+        let mut add = |what: &str, test: fn(&made::Kind) -> Result<(), Failed>| {
+            let name = format!("disks::{}: {what}", kind.name);
+            let test = move || unless(missing, || test(kind));
+            trials.push(Trial::ignorable_test(name, test));
+        };
+        add("what was written is read", as_written);
+        add("what was mutated ends no walk", mutated::walks);
+        add(
+            "a folder in itself ends no walk",
+            hostile::folders_in_themselves,
+        );
+        add("the longest names are found", hostile::long_names);
+        if kind.is_written {
+            add("what was mutated ends no change", hostile::changes);
+        }
+        match kind.name {
+            "ext2" | "ext3" | "ext4" => {
+                add("a file without an end ends no read", hostile::endless_files);
+            }
+            "fat12" | "fat16" | "fat32" => {
+                add(
+                    "clusters in a circle end no read",
+                    hostile::chains_in_circles,
+                );
+            }
+            "rock ridge" => {
+                add(
+                    "a name that goes on in a circle ends no walk",
+                    hostile::continued_in_circles,
+                );
+            }
+            _ => {}
+        }
     }
+    let missing = programs::missing(&["mke2fs", "sfdisk"]);
+    let name = "disks::tables of partitions that were mutated end no search";
+    let test = move || unless(missing, hostile::tables);
+    trials.push(Trial::ignorable_test(name, test));
     for kind in &WRITABLES {
         let missing = programs::missing(kind.programs);
         let trial = |what: &str, test: fn(&Writable) -> Result<(), Failed>| {

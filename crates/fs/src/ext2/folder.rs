@@ -24,6 +24,29 @@ pub(super) struct Found {
     before: Option<usize>,
 }
 
+/// A name that is come by.
+struct Seen<'a> {
+    name: &'a [u8],
+    inode: u32,
+    kind: u8,
+    /// As in [`Found`]: block, place in it, and the entry before.
+    place: (u32, usize, Option<usize>),
+}
+
+impl Seen<'_> {
+    fn found(&self) -> Found {
+        let (block, at, before) = self.place;
+        Found {
+            inode: self.inode,
+            name: self.name.to_vec(),
+            kind: self.kind,
+            block,
+            at,
+            before,
+        }
+    }
+}
+
 /// The header of an entry.
 struct Header {
     inode: u32,
@@ -121,6 +144,11 @@ impl Core {
         folder: &Inode,
         mut each: impl FnMut(Found) -> bool,
     ) -> Result<(), Error> {
+        self.scan(folder, |entry| each(entry.found()))
+    }
+
+    /// The same, where most of them are not kept.
+    fn scan(&self, folder: &Inode, mut each: impl FnMut(&Seen<'_>) -> bool) -> Result<(), Error> {
         let mut count = 0;
         for index in 0.. {
             let Some((block, bytes)) = self.folder_block(folder, index)? else {
@@ -133,15 +161,13 @@ impl Core {
                     return Err(Error::Damaged("a folder has no end"));
                 }
                 let header = self.header(&bytes, at)?;
-                let found = Found {
+                let seen = Seen {
+                    name: &bytes[at + HEADER..][..header.name_len],
                     inode: header.inode,
-                    name: bytes[at + HEADER..][..header.name_len].to_vec(),
                     kind: header.kind,
-                    block,
-                    at,
-                    before,
+                    place: (block, at, before),
                 };
-                if found.inode != 0 && !each(found) {
+                if seen.inode != 0 && !each(&seen) {
                     return Ok(());
                 }
                 before = Some(at);
@@ -153,10 +179,10 @@ impl Core {
 
     pub(super) fn look_up(&self, folder: &Inode, name: &[u8]) -> Result<Option<Found>, Error> {
         let mut result = None;
-        self.names(folder, |found| {
-            let is_it = found.name == name;
+        self.scan(folder, |entry| {
+            let is_it = entry.name == name;
             if is_it {
-                result = Some(found);
+                result = Some(entry.found());
             }
             !is_it
         })?;

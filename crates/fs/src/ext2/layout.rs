@@ -24,8 +24,14 @@ const LARGE_FILE: u32 = 0x2;
 /// `s_feature_compat`: there is a journal. Who writes beside it makes it lie.
 const HAS_JOURNAL: u32 = 0x4;
 
+/// The same of features that only who reads meets: extents, 64 bits, groups whose tables lie
+/// together, a seed for checksums.
+const READ: u32 = FILETYPE | 0x40 | BITS_64 | 0x200 | 0x2000;
+/// Descriptors of groups are longer.
+const BITS_64: u32 = 0x80;
+
 /// Bytes of a group's descriptor, and fields of it.
-pub(super) const DESCRIPTOR: u64 = 32;
+const DESCRIPTOR: u32 = 32;
 pub(super) const GROUP_BLOCK_BITMAP: u64 = 0;
 pub(super) const GROUP_INODE_BITMAP: u64 = 4;
 pub(super) const GROUP_INODE_TABLE: u64 = 8;
@@ -60,11 +66,15 @@ pub(super) struct Geometry {
     pub has_kinds: bool,
     /// Whether files may be larger than 2 GiB.
     pub has_large: bool,
+    /// Bytes of a group's descriptor.
+    descriptor_size: u32,
+    /// Whether nothing is there that a writer does not know.
+    is_written: bool,
 }
 
 impl Geometry {
-    /// That of a file system that is written here: clean, without features that are not known, and
-    /// with sizes that fit the volume.
+    /// That of a file system that is read here: without features that are not known, and with sizes
+    /// that fit the volume.
     pub(super) fn read(volume: &Volume) -> Option<Self> {
         let mut bytes = [0; SUPER_BLOCK_SIZE];
         volume.read(SUPER_BLOCK, &mut bytes).ok()?;
@@ -82,15 +92,22 @@ impl Geometry {
         let (compatible, incompatible, read_only) = (word(0x5c), word(0x60), word(0x64));
         let is_known = half(0x38) == 0xef53
             && revision <= 1
-            && compatible & HAS_JOURNAL == 0
-            && incompatible & !FILETYPE == 0
-            && read_only & !(SPARSE_SUPER | LARGE_FILE) == 0
-            && half(0x3a) == CLEAN
-            && log <= LOG_BLOCK_SIZE_MAX
-            && word(0x1c) == log;
+            && incompatible & !READ == 0
+            && log <= LOG_BLOCK_SIZE_MAX;
         if !is_known {
             return None;
         }
+        let is_written = compatible & HAS_JOURNAL == 0
+            && incompatible & !FILETYPE == 0
+            && read_only & !(SPARSE_SUPER | LARGE_FILE) == 0
+            && half(0x3a) == CLEAN
+            && word(0x1c) == log;
+        // The upper halves of numbers of blocks are those of larger disks, which are another's.
+        let descriptor_size = match incompatible & BITS_64 {
+            0 => DESCRIPTOR,
+            _ if word(0x150) != 0 => return None,
+            _ => half(0xfe).into(),
+        };
         let (inode_size, first_inode) = match revision {
             0 => (128, FIRST_INODE),
             _ => (u32::from(half(0x58)), word(0x54)),
@@ -111,13 +128,22 @@ impl Geometry {
             first_inode,
             has_kinds: incompatible & FILETYPE != 0,
             has_large: read_only & LARGE_FILE != 0,
+            descriptor_size,
+            is_written,
         };
         found.is_sound(volume).then_some(found)
     }
 
+    /// Whether it is one that is written here, too.
+    pub(super) fn is_written(&self) -> bool {
+        self.is_written
+    }
+
     fn is_sound(&self, volume: &Volume) -> bool {
         let bits = 8 * self.block;
-        self.first == u32::from(self.block == 1024)
+        self.descriptor_size.is_power_of_two()
+            && (DESCRIPTOR..=1024).contains(&self.descriptor_size)
+            && self.first == u32::from(self.block == 1024)
             && u64::from(self.blocks) * u64::from(self.block) <= volume.size()
             && (1..=GROUPS_MAX).contains(&self.groups)
             && self.group_blocks <= bits
@@ -152,7 +178,7 @@ impl Geometry {
 
     /// Where a group's descriptor lies.
     pub(super) fn descriptor(&self, group: u32) -> u64 {
-        self.at(self.first + 1) + u64::from(group) * DESCRIPTOR
+        self.at(self.first + 1) + u64::from(group) * u64::from(self.descriptor_size)
     }
 
     /// Where a block lies.
@@ -172,6 +198,8 @@ pub(super) const FORMAT_FOLDER: u16 = 0x4000;
 pub(super) const FORMAT_LINK: u16 = 0xa000;
 /// `i_flags`: the folder has an index, which only who knows it keeps right.
 const FLAG_INDEX: u32 = 0x1000;
+/// `i_flags`: the pointers are extents.
+const FLAG_EXTENTS: u32 = 0x8_0000;
 /// `i_flags`: immutable, or to be appended to alone.
 const FLAGS_FIXED: u32 = 0x30;
 
@@ -266,6 +294,10 @@ impl Inode {
         self.set_word(28, sectors);
     }
 
+    pub(super) fn has_extents(&self) -> bool {
+        self.word(32) & FLAG_EXTENTS != 0
+    }
+
     pub(super) fn is_fixed(&self) -> bool {
         self.word(32) & FLAGS_FIXED != 0
     }
@@ -281,13 +313,13 @@ impl Inode {
         self.word(40 + 4 * slot)
     }
 
-    pub(super) fn set_pointer(&mut self, slot: usize, block: u32) {
-        self.set_word(40 + 4 * slot, block);
+    /// All pointers, or what a short symbolic link names in their place.
+    pub(super) fn pointers(&self) -> &[u8] {
+        &self.bytes[40..100]
     }
 
-    /// What a short symbolic link names, in the place of pointers.
-    pub(super) fn inline(&self) -> &[u8] {
-        &self.bytes[40..100]
+    pub(super) fn set_pointer(&mut self, slot: usize, block: u32) {
+        self.set_word(40 + 4 * slot, block);
     }
 
     /// The block of attributes, 0 if there is none.

@@ -9,6 +9,9 @@ const SMALL_FILE_MAX: u64 = i32::MAX as u64;
 /// `h_refcount` of a block of attributes (the kernel's ext4 documentation, "Extended Attributes").
 const ATTRIBUTES_SHARED: u64 = 4;
 
+/// Blocks that are looked for at once.
+const RUN_MAX: usize = 128;
+
 /// The way to a block: a slot of the inode, and one of each block of pointers.
 struct Way {
     slots: [u32; 4],
@@ -90,20 +93,71 @@ impl Core {
 
     /// The block of a file; none where it has a hole.
     pub(super) fn find(&self, inode: &Inode, index: u64) -> Result<Option<u32>, Error> {
+        Ok(self.find_run(inode, index, 1)?.0)
+    }
+
+    /// The same, and how many blocks from this one on, of `most`, follow each other on the disk, or
+    /// are part of the hole.
+    fn find_run(
+        &self,
+        inode: &Inode,
+        index: u64,
+        most: usize,
+    ) -> Result<(Option<u32>, usize), Error> {
+        if inode.has_extents() {
+            return self.find_extent(inode, index, most);
+        }
         let way = self.way(index)?;
+        let last = way.slots[way.len - 1];
+        let mut pointers = [0; 4 * RUN_MAX];
+        let (start, slots) = match way.len {
+            1 => (0, DIRECT as u32),
+            _ => (self.pointers_of(inode, &way)?, self.geometry.block / 4),
+        };
+        let count = most.clamp(1, RUN_MAX).min((slots - last) as usize);
+        let pointers = &mut pointers[..4 * count];
+        if way.len == 1 {
+            pointers.copy_from_slice(&inode.pointers()[4 * last as usize..][..4 * count]);
+        } else if start == 0 {
+            return Ok((None, count));
+        } else {
+            let at = self.pointer_at(start, last);
+            self.volume.read(at, pointers).map_err(failed)?;
+        }
+        let word = |bytes: &[u8]| {
+            bytes
+                .first_chunk()
+                .map_or(0, |word| u32::from_le_bytes(*word))
+        };
+        let mut pointers = pointers.chunks_exact(4).map(word);
+        let first = pointers.next().unwrap_or(0);
+        let step = u32::from(first != 0);
+        let mut run = 1;
+        while run < count && pointers.next() == first.checked_add(step * run as u32) {
+            run += 1;
+        }
+        if first == 0 {
+            return Ok((None, run));
+        }
+        self.check_block(first)?;
+        self.check_block(first + run as u32 - 1)?;
+        Ok((Some(first), run))
+    }
+
+    /// The block of pointers that leads to a block of a file; 0 where it has a hole.
+    fn pointers_of(&self, inode: &Inode, way: &Way) -> Result<u32, Error> {
         let mut block = inode.pointer(way.slots[0] as usize);
-        for slot in &way.slots[1..way.len] {
+        for slot in &way.slots[1..way.len - 1] {
             if block == 0 {
-                return Ok(None);
+                return Ok(0);
             }
             self.check_block(block)?;
             block = u32::from_le_bytes(self.read(self.pointer_at(block, *slot))?);
         }
-        if block == 0 {
-            return Ok(None);
+        match block {
+            0 => Ok(0),
+            block => self.check_block(block).map(|()| block),
         }
-        self.check_block(block)?;
-        Ok(Some(block))
     }
 
     /// The block of a file, which is made of zeroes if there is none. The caller stores the inode.
@@ -212,9 +266,11 @@ impl Core {
         let (mut at, mut rest) = (offset, &mut bytes[..count]);
         while !rest.is_empty() {
             let skipped = at % block;
-            let size = rest.len().min((block - skipped) as usize);
+            let most = (skipped as usize + rest.len()).div_ceil(block as usize);
+            let (found, run) = self.find_run(inode, at / block, most)?;
+            let size = rest.len().min(run * block as usize - skipped as usize);
             let (part, behind) = rest.split_at_mut(size);
-            match self.find(inode, at / block)? {
+            match found {
                 Some(found) => {
                     let place = self.geometry.at(found) + skipped;
                     self.volume.read(place, part).map_err(failed)?;
@@ -279,6 +335,16 @@ impl Core {
         inode.set_modified(self.now());
         self.store(inode)?;
         cut
+    }
+
+    /// Whether a file can have as many bytes as it says.
+    pub(super) fn check_file(&self, inode: &Inode) -> Result<(), Error> {
+        let blocks = inode.size().div_ceil(self.geometry.block.into());
+        match inode.has_extents() {
+            true if blocks <= u64::from(u32::MAX) => Ok(()),
+            true => Err(Error::TooLarge),
+            false => self.check_size(inode.size()),
+        }
     }
 
     fn check_size(&self, size: u64) -> Result<(), Error> {

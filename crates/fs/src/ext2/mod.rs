@@ -1,14 +1,16 @@
-//! ext2, read and written. What is there was written by mke2fs; features that came later (journal,
-//! extents, checksums, indexes) are others' ([`crate::mount_to_write`] reads them alone).
+//! ext2, read and written, and ext3 and ext4, read. What is there was written by mke2fs. Of what
+//! came later, extents and longer descriptors are known; checksums and indexes are not looked at,
+//! and a journal that has something to say is another's (`crate::ext`).
 //!
-//! There is no journal. What a checker must be able to rely on is ordered instead, by flushes where
-//! that is needed, which is seldom:
+//! Nobody keeps a journal here. What a checker must be able to rely on is ordered instead, by
+//! flushes where that is needed, which is seldom:
 //!
 //! - The disk says that it is not clean before it is changed, and that it is once all is there.
 //! - A block of pointers or names is on the disk before something leads there.
 //! - A freed block is not used before the disk knows that nobody has it.
 //! - A renamed thing has its new name before it loses the old one.
 
+mod extents;
 mod folder;
 mod layout;
 mod map;
@@ -31,25 +33,24 @@ pub(crate) fn mount(volume: &Volume, now: Now) -> Option<Box<dyn FileSystem>> {
     if !volume.is_writable() {
         return None;
     }
-    let core = Core {
-        geometry: Geometry::read(volume)?,
-        volume: volume.clone(),
-        now,
-        is_clean: true,
-        is_damaged: false,
-        freed: Vec::new(),
-        near: 0,
-        visited: 0,
-        open: BTreeMap::new(),
-    };
-    Some(Box::new(Ext2(Rc::new(RefCell::new(core)))))
+    let geometry = Geometry::read(volume).filter(Geometry::is_written)?;
+    Some(Ext2::boxed("ext2", volume, geometry, Some(now)))
+}
+
+/// An ext2, ext3 or ext4 file system that is to be read, if it is one that can be: whose journal
+/// has nothing that is not in its place.
+#[cfg(feature = "ext")]
+pub(crate) fn mount_to_read(volume: &Volume) -> Option<Box<dyn FileSystem>> {
+    let geometry = Geometry::read(volume)?;
+    Some(Ext2::boxed("ext", volume, geometry, None))
 }
 
 /// What a file system has in common with its open files.
 struct Core {
     volume: Volume,
     geometry: Geometry,
-    now: Now,
+    /// Who says what time it is, where it is written.
+    now: Option<Now>,
     /// Whether the disk says that it is clean.
     is_clean: bool,
     /// Whether something contradicted itself: it stays unclean, and a checker will see it.
@@ -62,11 +63,14 @@ struct Core {
     visited: u32,
     /// Inodes that are open, and how often.
     open: BTreeMap<u32, usize>,
+    /// The folder in which something was found last: its path, and its inode.
+    last: Option<(Vec<u8>, u32)>,
 }
 
 impl Core {
     fn now(&self) -> u32 {
-        (self.now)().try_into().unwrap_or(u32::MAX)
+        let now = self.now.map_or(0, |now| now());
+        now.try_into().unwrap_or(u32::MAX)
     }
 }
 
@@ -94,7 +98,11 @@ fn known(inode: &Inode) -> Metadata {
     }
 }
 
-struct Ext2(Rc<RefCell<Core>>);
+struct Ext2 {
+    name: &'static str,
+    core: Rc<RefCell<Core>>,
+    is_writable: bool,
+}
 
 /// Does something with what is shared, and remembers that the disk contradicts itself, or that
 /// something may have been done by half: it is not said to be clean any more.
@@ -111,16 +119,54 @@ fn with<T>(
 }
 
 impl Ext2 {
+    fn boxed(
+        name: &'static str,
+        volume: &Volume,
+        geometry: Geometry,
+        now: Option<Now>,
+    ) -> Box<dyn FileSystem> {
+        let core = Core {
+            geometry,
+            volume: volume.clone(),
+            now,
+            is_clean: true,
+            is_damaged: false,
+            freed: Vec::new(),
+            near: 0,
+            visited: 0,
+            open: BTreeMap::new(),
+            last: None,
+        };
+        Box::new(Self {
+            name,
+            core: Rc::new(RefCell::new(core)),
+            is_writable: now.is_some(),
+        })
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Core) -> Result<T, Error>) -> Result<T, Error> {
+        with(&self.core, act)
+    }
+
+    /// Changes it, if it is one that is written.
+    fn change<T>(&self, act: impl FnOnce(&mut Core) -> Result<T, Error>) -> Result<T, Error> {
+        match self.is_writable {
+            true => with(&self.core, act),
+            false => Err(Error::ReadOnly),
+        }
+    }
+
     fn handle(&self, inode: &Inode, is_writable: bool) -> Result<Box<dyn files::File>, Error> {
         if kind(inode) != Kind::File {
             return Err(Error::NoFile);
         }
-        if is_writable && inode.is_fixed() {
+        if is_writable && (inode.is_fixed() || !self.is_writable) {
             return Err(Error::ReadOnly);
         }
-        *self.0.borrow_mut().open.entry(inode.number).or_default() += 1;
+        self.core.borrow().check_file(inode)?;
+        *self.core.borrow_mut().open.entry(inode.number).or_default() += 1;
         Ok(Box::new(Handle {
-            core: Rc::clone(&self.0),
+            core: Rc::clone(&self.core),
             number: inode.number,
             is_writable,
             metadata: known(inode),
@@ -128,13 +174,13 @@ impl Ext2 {
     }
 
     fn found(&self, path: &[u8]) -> Result<Inode, Error> {
-        with(&self.0, |core| core.resolve(path))
+        self.with(|core| core.resolve(path))
     }
 }
 
 impl FileSystem for Ext2 {
     fn name(&self) -> &'static str {
-        "ext2"
+        self.name
     }
 
     fn metadata(&self, path: &[u8]) -> Result<Metadata, Error> {
@@ -146,18 +192,18 @@ impl FileSystem for Ext2 {
     }
 
     fn list(&self, path: &[u8], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), Error> {
-        let entries = with(&self.0, |core| core.entries(path))?;
+        let entries = self.with(|core| core.entries(path))?;
         // Whoever sees a name may look at it.
         let _ = entries.into_iter().all(each);
         Ok(())
     }
 
     fn is_writable(&self) -> bool {
-        true
+        self.is_writable
     }
 
     fn create(&self, path: &[u8]) -> Result<Box<dyn files::File>, Error> {
-        self.handle(&with(&self.0, |core| core.create(path))?, true)
+        self.handle(&self.change(|core| core.create(path))?, true)
     }
 
     fn open_to_write(&self, path: &[u8]) -> Result<Box<dyn files::File>, Error> {
@@ -165,19 +211,22 @@ impl FileSystem for Ext2 {
     }
 
     fn make_folder(&self, path: &[u8]) -> Result<(), Error> {
-        with(&self.0, |core| core.make_folder(path))
+        self.change(|core| core.make_folder(path))
     }
 
     fn remove(&self, path: &[u8]) -> Result<(), Error> {
-        with(&self.0, |core| core.remove(path))
+        self.change(|core| core.remove(path))
     }
 
     fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
-        with(&self.0, |core| core.rename(from, to))
+        self.change(|core| core.rename(from, to))
     }
 
     fn sync(&self) -> Result<(), Error> {
-        with(&self.0, Core::sync)
+        match self.is_writable {
+            true => self.with(Core::sync),
+            false => Ok(()),
+        }
     }
 }
 

@@ -26,8 +26,32 @@ fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> {
 
 impl Core {
     /// What a path leads to. Symbolic links are followed.
-    pub(super) fn resolve(&self, path: &[u8]) -> Result<Inode, Error> {
+    pub(super) fn resolve(&mut self, path: &[u8]) -> Result<Inode, Error> {
         files::check(path)?;
+        let slash = path.iter().rposition(|byte| *byte == b'/');
+        let (folder, name) = path.split_at(slash.map_or(0, |slash| slash + 1));
+        // What is said in another way is found in another way.
+        if name.is_empty() || name == b"." {
+            return self.follow(path);
+        }
+        let number = match &self.last {
+            Some((last, number)) if last == folder => *number,
+            _ => {
+                let found = self.follow(folder)?.number;
+                self.last = Some((folder.to_vec(), found));
+                found
+            }
+        };
+        let found = self.look_up(&self.inode(number)?, name)?;
+        let inode = self.inode(found.ok_or(Error::NotFound)?.inode)?;
+        match inode.format() {
+            FORMAT_LINK => self.follow(path),
+            _ => Ok(inode),
+        }
+    }
+
+    /// The same, from the root on.
+    fn follow(&self, path: &[u8]) -> Result<Inode, Error> {
         // The folders that led here: a link may lead upwards.
         let mut way = vec![self.inode(ROOT)?];
         let mut rest: Vec<Vec<u8>> = names(path).rev().collect();
@@ -60,7 +84,7 @@ impl Core {
     fn target(&self, link: &Inode) -> Result<Vec<u8>, Error> {
         let len = link.size() as usize;
         if self.is_inline(link) {
-            let target = link.inline().get(..len).map(<[u8]>::to_vec);
+            let target = link.pointers().get(..len).map(<[u8]>::to_vec);
             return target.ok_or(Error::Damaged("a symbolic link is too long"));
         }
         if len > PATH_MAX {
@@ -71,7 +95,7 @@ impl Core {
         Ok(target)
     }
 
-    pub(super) fn entries(&self, path: &[u8]) -> Result<Vec<Entry>, Error> {
+    pub(super) fn entries(&mut self, path: &[u8]) -> Result<Vec<Entry>, Error> {
         let folder = self.resolve(path)?;
         let mut found = Vec::new();
         self.names(&folder, |entry| {
@@ -100,7 +124,7 @@ impl Core {
     }
 
     /// The folder of a path that is to be changed, and the name in it.
-    fn place<'a>(&self, path: &'a [u8]) -> Result<(Inode, &'a [u8]), Error> {
+    fn place<'a>(&mut self, path: &'a [u8]) -> Result<(Inode, &'a [u8]), Error> {
         let (folder, name) = files::split(path)?;
         let folder = self.resolve(folder)?;
         if !folder.is_folder() {
@@ -182,6 +206,7 @@ impl Core {
         }
         let inode = self.inode(found.inode)?;
         self.may_go(&inode)?;
+        self.last = None;
         if inode.is_folder() {
             folder.set_links(folder.links().saturating_sub(1).max(2));
         }
@@ -216,6 +241,7 @@ impl Core {
                 _ => self.may_go(old)?,
             }
         }
+        self.last = None;
         match &replaced {
             Some(replaced) => self.turn(&mut into, replaced, &moved)?,
             None => self.insert(&mut into, as_name, moved.number, kind_of(&moved))?,

@@ -86,7 +86,8 @@ fn bytes_are_read_once_and_ahead() {
     disk.read(0, &mut all).unwrap();
     assert_eq!(all, bytes);
     let (offset, len) = *memory.reads.borrow().last().unwrap();
-    assert_eq!((offset, len), (33 * PAGE as u64, 7 * PAGE + 512));
+    // What is kept is not read again, and the rest is much.
+    assert_eq!((offset, len), (17 * PAGE as u64, 23 * PAGE + 512));
     assert_eq!(
         disk.read(bytes.len() as u64 - 1, &mut [0; 2]),
         Err(BlockError::OutOfRange)
@@ -95,6 +96,21 @@ fn bytes_are_read_once_and_ahead() {
         disk.read(u64::MAX, &mut [0; 2]),
         Err(BlockError::OutOfRange)
     );
+}
+
+#[test]
+fn much_is_read_past_what_is_kept() {
+    let bytes = numbered(64 * PAGE);
+    let memory = Memory::new(bytes.clone());
+    let disk = memory.disk(BUDGET);
+    let mut found = vec![0; 20 * PAGE];
+    for _ in 0..2 {
+        // It begins and ends within pages, at sectors.
+        disk.read(PAGE as u64 + 512, &mut found).unwrap();
+        assert!(found == bytes[PAGE + 512..][..20 * PAGE]);
+    }
+    let twice = [(PAGE as u64 + 512, 20 * PAGE); 2];
+    assert_eq!(*memory.reads.borrow(), twice);
 }
 
 #[test]

@@ -109,6 +109,20 @@ fn what_is_written_is_found_at_once_and_is_there_once_flushed() {
 }
 
 #[test]
+fn what_is_written_is_found_by_who_reads_much() {
+    let spy = Spy::new(numbered(64 * PAGE));
+    let disk = spy.disk(BUDGET);
+    let mut expected = numbered(64 * PAGE);
+    for at in [30 * PAGE + 7, 63 * PAGE] {
+        disk.write(at as u64, &[0xaa; 10]).unwrap();
+        expected[at..at + 10].fill(0xaa);
+    }
+    let mut found = vec![0; 64 * PAGE - 512];
+    disk.read(512, &mut found).unwrap();
+    assert!(found == expected[512..]);
+}
+
+#[test]
 fn no_more_than_half_of_the_pages_wait() {
     let spy = Spy::new(vec![0; 64 * PAGE]);
     let disk = spy.disk(8 * PAGE);

@@ -171,7 +171,7 @@ pub fn enter_network(namespace: BorrowedFd<'_>) -> Result<(), Error> {
         .map_err(|e| Error::Enter(e.into()))
 }
 
-fn unshare(flags: UnshareFlags) -> io::Result<()> {
+pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
     assert!(!flags.contains(UnshareFlags::FILES));
     // SAFETY: the one obligation is about `UnshareFlags::FILES`, which would give this thread a
     // table of descriptors of its own; the line above excludes it.

@@ -167,7 +167,7 @@ impl Finder<'_> {
     /// options say.
     fn is_vlan(&self, name: &str) -> bool {
         let (port, id) = name.rsplit_once('.').unwrap_or((name, ""));
-        let is_id = id == "*" || id.parse().is_ok_and(|id| (1..=4094_u16).contains(&id));
+        let is_id = id == "*" || id.parse().is_ok_and(|id: u16| (1..=4094).contains(&id));
         is_id && self.ports.contains(&port)
     }
 
