@@ -93,9 +93,9 @@ pub struct Message<'a> {
 /// comes behind [`What::End`], and both what is in between.
 ///
 /// **Stacks that are killed.** Where the stack's connections outlive its image, the application
-/// keeps what it has sent until a [`What::Credit`] says that the stack has it, and the stack what it
-/// has sent until a [`What::Have`] says that the application has it. With the next stack, both say
-/// how far they are ([`What::Resume`], [`What::Resumed`]), and go on from there.
+/// keeps what it has sent until a [`What::Credit`] says that the stack has it, and the stack what
+/// it has sent until a [`What::Have`] says that the application has it. With the next stack, both
+/// say how far they are ([`What::Resume`], [`What::Resumed`]), and go on from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What<'a> {
     /// Wait for connections, of which so many may wait.
@@ -257,6 +257,16 @@ impl Body {
         self.with(&number.to_le_bytes())
     }
 
+    fn numbers(self, numbers: &[u32]) -> Self {
+        numbers
+            .iter()
+            .fold(self, |body, number| body.number(*number))
+    }
+
+    fn name(self, name: u64) -> Self {
+        self.with(&name.to_le_bytes())
+    }
+
     fn ip(self, ip: IpAddr) -> Self {
         let ip = match ip {
             IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -349,8 +359,7 @@ impl<'a> Message<'a> {
                 left,
             } => {
                 let numbers = [written, read, window, left];
-                let body = body.with(&name.to_le_bytes());
-                (kind::RESUME, numbers.into_iter().fold(body, Body::number))
+                (kind::RESUME, body.name(name).numbers(&numbers))
             }
             What::Have(count) => (kind::HAVE, body.number(count)),
             What::Credit(count) => (kind::CREDIT, body.number(count)),
@@ -368,13 +377,8 @@ impl<'a> Message<'a> {
                 name,
                 written,
                 read,
-            } => {
-                let body = body.with(&name.to_le_bytes());
-                (kind::KEPT, body.number(written).number(read))
-            }
-            What::Resumed { written, window } => {
-                (kind::RESUMED, body.number(written).number(window))
-            }
+            } => (kind::KEPT, body.name(name).numbers(&[written, read])),
+            What::Resumed { written, window } => (kind::RESUMED, body.numbers(&[written, window])),
         };
         (kind, body, &[])
     }

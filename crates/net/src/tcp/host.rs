@@ -6,13 +6,13 @@ use super::connection::{Config, Connection, NEVER, State};
 use super::cookie::Cookies;
 use super::counted::{Openings, Segments, Sums};
 use super::half_open::HalfOpen;
-use super::identity::{Ends, Purpose, Secret};
+use super::identity::{Ends, Secret};
 use super::input::{self, Dropped};
 use super::listener::Listener;
 use super::queues::Payload;
 use super::segment::{Malformed, Segment};
 use super::seq::Seq;
-use super::socket::{Error, Marks, Socket};
+use super::socket::{Error, Socket};
 use super::time_wait::TimeWaits;
 use super::vault::Vault;
 use crate::layer::Unsent;
@@ -205,7 +205,7 @@ impl Tcp {
             .filter(|_| place.generation == id.generation)
     }
 
-    fn socket_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
+    pub(super) fn socket_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
         let place = self.places.get_mut(id.place as usize)?;
         let generation = place.generation;
         place
@@ -320,7 +320,11 @@ impl Tcp {
     }
 
     /// Lets `work` change a socket; what follows from it is done.
-    fn with<T>(&mut self, id: SocketId, work: impl FnOnce(&mut Socket) -> T) -> Option<T> {
+    pub(super) fn with<T>(
+        &mut self,
+        id: SocketId,
+        work: impl FnOnce(&mut Socket) -> T,
+    ) -> Option<T> {
         let socket = self.socket_mut(id)?;
         let before = socket.used();
         let result = work(socket);
@@ -465,47 +469,6 @@ impl Tcp {
             readable => self.with(id, |socket| socket.take(readable)).flatten(),
         };
         Poll::Ready(Ok(payload))
-    }
-
-    /// Shows bytes behind the first `skip` ones that have come; how many were looked at, as `look`
-    /// says. None are shown at the end. They stay until they are [passed](Self::pass).
-    pub fn poll_look(
-        &mut self,
-        id: SocketId,
-        skip: usize,
-        context: &Context<'_>,
-        look: impl FnOnce(&[u8]) -> Poll<usize>,
-    ) -> Poll<Result<usize, Error>> {
-        let Some(socket) = self.socket_mut(id) else {
-            return Poll::Ready(Ok(0));
-        };
-        match core::task::ready!(socket.poll_look(skip, context))? {
-            [] => Poll::Ready(Ok(0)),
-            bytes => look(bytes).map(Ok),
-        }
-    }
-
-    /// The first `count` bytes that have come are read.
-    pub fn pass(&mut self, id: SocketId, count: usize) {
-        self.with(id, |socket| socket.pass(count));
-    }
-
-    /// Whether a connection outlives the image.
-    pub fn is_kept(&mut self, id: SocketId) -> bool {
-        self.socket_mut(id)
-            .is_some_and(|socket| socket.berth.is_some())
-    }
-
-    /// Where the user of a connection is, and a name for it that nobody guesses and that it has
-    /// with the next image as well; `None` if it is not kept for that one.
-    pub fn marks(&mut self, id: SocketId) -> Option<(u64, Marks)> {
-        let (ends, iss, marks) = {
-            let socket = self.socket_mut(id)?;
-            (socket.ends, socket.connection.iss, socket.marks()?)
-        };
-        let more = [iss.0, 0, 0];
-        let name = self.cookies.secret().number(Purpose::Name, &ends, more);
-        Some((name, marks))
     }
 
     /// Queues what has come to be sent back, as much as there is room for, and takes that as read,

@@ -135,10 +135,10 @@ fn start(firewall: &Path, stack: &Path) -> Result<System, Error> {
         "[component.stack]\nimage = {stack:?}\nmemory = 64\narguments = \
          [\"--ipv4={SERVER}/24\"]\nnet.service = \"link:inner\"\nnet.app = \
          \"link:sockets\"\nstate.connections = \"memory\"\n\n[component.firewall]\nspare = \
-         true\nimage = {firewall:?}\nmemory = 16\nrules = \"firewall.nft\"\nnet.private = \"link:inner\"\nnet.public = \
-         \"tap:{TAP}\"\nstate.connections = \"memory\"\n\n[component.web]\nprogram = [\"nginx\", \
-         \"-e\", \"stderr\", \"-c\", \"{path}/nginx.conf\"]\nnet.stack = \"link:sockets\"\nafter = \
-         [\"stack\"]\n"
+         true\nimage = {firewall:?}\nmemory = 16\nrules = \"firewall.nft\"\nnet.private = \
+         \"link:inner\"\nnet.public = \"tap:{TAP}\"\nstate.connections = \
+         \"memory\"\n\n[component.web]\nprogram = [\"nginx\", \"-e\", \"stderr\", \"-c\", \
+         \"{path}/nginx.conf\"]\nnet.stack = \"link:sockets\"\nafter = [\"stack\"]\n"
     );
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let temporary = temporary.map(|name| format!("{name}_temp_path {path}/{name};"));
@@ -277,7 +277,7 @@ impl Report {
             false => "The port that the firewall's rules leave out was reached!",
         };
         format!(
-            "{}\n{closed}\nWhoever kills nginx ends its connections, and the next ones are served.\n",
+            "{}\n{closed}\nWhoever kills nginx ends its connections; the next ones are served.\n",
             table::render(&header, &rows.collect::<Vec<_>>())
         )
     }

@@ -1,13 +1,15 @@
-//! A host with a vault, and the connections that it goes on with.
+//! A host with a vault, the connections that it goes on with, and what is kept for users that
+//! outlive the image.
 
 use super::super::budget::Budget;
 use super::super::connection::Connection;
 use super::super::cookie::Cookies;
 use super::super::host::{Place, SocketId, Tcp};
-use super::super::identity::Secret;
+use super::super::identity::{Purpose, Secret};
 use super::super::queues::{ReceiveQueue, SendQueue};
-use super::super::socket::Socket;
+use super::super::socket::{Error, Marks, Socket};
 use super::{Heir, Opened};
+use core::task::{Context, Poll};
 use core::time::Duration;
 use ports::Instant;
 
@@ -85,5 +87,46 @@ impl Tcp {
     /// and its peer waits.
     pub fn taken_up(&mut self) -> Option<SocketId> {
         self.taken_up.pop_front()
+    }
+
+    /// Shows bytes behind the first `skip` ones that have come; how many were looked at, as `look`
+    /// says. None are shown at the end. They stay until they are [passed](Self::pass).
+    pub fn poll_look(
+        &mut self,
+        id: SocketId,
+        skip: usize,
+        context: &Context<'_>,
+        look: impl FnOnce(&[u8]) -> Poll<usize>,
+    ) -> Poll<Result<usize, Error>> {
+        let Some(socket) = self.socket_mut(id) else {
+            return Poll::Ready(Ok(0));
+        };
+        match core::task::ready!(socket.poll_look(skip, context))? {
+            [] => Poll::Ready(Ok(0)),
+            bytes => look(bytes).map(Ok),
+        }
+    }
+
+    /// The first `count` bytes that have come are read.
+    pub fn pass(&mut self, id: SocketId, count: usize) {
+        self.with(id, |socket| socket.pass(count));
+    }
+
+    /// Whether a connection outlives the image.
+    pub fn is_kept(&mut self, id: SocketId) -> bool {
+        self.socket_mut(id)
+            .is_some_and(|socket| socket.berth.is_some())
+    }
+
+    /// Where the user of a connection is, and a name for it that nobody guesses and that it has
+    /// with the next image as well; `None` if it is not kept for that one.
+    pub fn marks(&mut self, id: SocketId) -> Option<(u64, Marks)> {
+        let (ends, iss, marks) = {
+            let socket = self.socket_mut(id)?;
+            (socket.ends, socket.connection.iss, socket.marks()?)
+        };
+        let more = [iss.0, 0, 0];
+        let name = self.cookies.secret().number(Purpose::Name, &ends, more);
+        Some((name, marks))
     }
 }

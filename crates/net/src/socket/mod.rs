@@ -3,7 +3,11 @@
 //! An appliance is written over the traits [`Sockets`] and [`Stream`], so that the same code runs
 //! over this stack and over another one.
 
+mod kept;
+
 pub use crate::connected::Connected;
+pub use crate::tcp::socket::Marks;
+pub use kept::Kept;
 
 use crate::layer::Unsent;
 use crate::report::Report;
@@ -12,7 +16,6 @@ use crate::task::Clock;
 use crate::tcp::connection::Failure;
 use crate::tcp::host::{ListenerId, SocketId, Tcp, Unusable};
 use crate::tcp::queues::Payload;
-pub use crate::tcp::socket::Marks;
 use crate::tcp::socket::{Error as Failed, Socket};
 use crate::udp::{self, BindError, Datagram, Outgoing, Udp};
 use alloc::rc::Rc;
@@ -21,7 +24,6 @@ use core::cell::RefCell;
 use core::fmt;
 use core::future::poll_fn;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::task::{Context, Poll};
 use core::time::Duration;
 use ports::{Errno, Instant};
 
@@ -350,29 +352,6 @@ pub trait Stream {
     fn kept(&mut self) -> Option<&mut dyn Kept> {
         None
     }
-}
-
-/// A connection that outlives the image ([`Sockets::taken_up`]), for whoever has a user for it that
-/// outlives the image as well. What has come stays until that user has it.
-pub trait Kept {
-    /// A name that nobody guesses and that it has with the next image as well, and where its user
-    /// is in both streams; `None` if it is gone.
-    fn marks(&mut self) -> Option<(u64, Marks)>;
-
-    /// Shows bytes behind the first `skip` ones that have come; how many were looked at, as `look`
-    /// says. None are shown at the end.
-    ///
-    /// # Errors
-    /// If the connection has failed.
-    fn poll_look(
-        &mut self,
-        skip: usize,
-        context: &Context<'_>,
-        look: &mut dyn FnMut(&[u8]) -> Poll<usize>,
-    ) -> Poll<Result<usize, Error>>;
-
-    /// The user has the first `count` bytes that have come.
-    fn pass(&mut self, count: usize);
 }
 
 /// Who sent a datagram, and where it went.
@@ -783,28 +762,6 @@ impl Stream for TcpStream {
     fn kept(&mut self) -> Option<&mut dyn Kept> {
         let is_kept = self.0.with(|tcp, id| tcp.is_kept(id));
         is_kept.then_some(self)
-    }
-}
-
-impl Kept for TcpStream {
-    fn marks(&mut self) -> Option<(u64, Marks)> {
-        self.0.with(Tcp::marks)
-    }
-
-    fn poll_look(
-        &mut self,
-        skip: usize,
-        context: &Context<'_>,
-        look: &mut dyn FnMut(&[u8]) -> Poll<usize>,
-    ) -> Poll<Result<usize, Error>> {
-        let looked = self
-            .0
-            .with(|tcp, id| tcp.poll_look(id, skip, context, look));
-        looked.map_err(Error::from)
-    }
-
-    fn pass(&mut self, count: usize) {
-        self.0.with(|tcp, id| tcp.pass(id, count));
     }
 }
 
