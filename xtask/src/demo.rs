@@ -59,6 +59,8 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
              the same file (needs fio)
   nbd        a disk over the network of an image, with and without a queue, beside nbd-server (needs
              nbdcopy and nbd-server)
+  stored     what a disk holds, over HTTP and copied to another one, by images with and without a
+             queue, beside nginx and cp on Linux's ext4 and ext2 (needs root, wrk and nginx)
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
              number of frames, and forward them in a function forward_batch (needs valgrind)
@@ -101,8 +103,10 @@ const FIREWALL: &str = "unikernels/firewall";
 const STACK: &str = "unikernels/stack";
 /// The appliance that is measured by `bench service` and `bench loss`.
 const SERVICE: &str = "unikernels/iperf3";
-/// The appliance that is measured by `bench http`, and its idle connections by `bench connections`.
+/// The appliances that are measured by `bench nbd` and `bench stored`.
 const NBD: &str = "unikernels/nbd";
+const FILES: &str = "unikernels/files";
+/// The appliance that is measured by `bench http`, and its idle connections by `bench connections`.
 const HTTP: &str = "unikernels/http";
 /// The appliance that is measured by `bench connections`.
 const ECHO: &str = "unikernels/echo";
@@ -183,6 +187,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
         Some((what, arguments)) if what == "fairness" => return fairness(root, arguments),
         Some((what, arguments)) if what == "disks" => return disks(root, arguments),
         Some((what, arguments)) if what == "files" => return files(root, arguments),
+        Some((what, arguments)) if what == "stored" => return stored(root, arguments),
         Some((what, arguments)) if BENCHMARKS.contains(&what.as_str()) => (what, arguments),
         Some((what, arguments)) if what == "driver" => return driver(root, arguments),
         _ if crate::wants_help(options) || options.is_empty() => {
@@ -360,6 +365,36 @@ fn files(root: &Path, arguments: &[String]) -> Result<i32, String> {
         .arg("files")
         .arg("--out")
         .arg(root.join("results").join(format!("{}-files", today()?)))
+        .args(arguments)
+        .current_dir(root);
+    process::run(&mut command)
+}
+
+/// The benchmark of what a disk holds.
+fn stored(root: &Path, arguments: &[String]) -> Result<i32, String> {
+    packages::provide(&[BUILD, packages::of_benchmark("stored")], false)?;
+    let programs = build(root, &["outboard", "tender", "bench"])?;
+    let mut command = Command::new(programs.join("outboard-bench"));
+    command.arg("stored").arg("--tender");
+    command.arg(programs.join("outboard-tender"));
+    for (option, appliance, manifest, name) in [
+        ("--image", HTTP, "manifest-disk.json", "http-disk.spt"),
+        ("--queue", HTTP, "manifest-queue.json", "http-queue.spt"),
+        ("--files", FILES, "manifest.json", "files.spt"),
+        (
+            "--files-queue",
+            FILES,
+            "manifest-queue.json",
+            "files-queue.spt",
+        ),
+    ] {
+        let manifest = format!("--manifest={manifest}");
+        image(root, &programs, &[&manifest, appliance])?;
+        command.arg(option).arg(root.join(appliance).join(name));
+    }
+    command
+        .arg("--out")
+        .arg(root.join("results").join(format!("{}-stored", today()?)))
         .args(arguments)
         .current_dir(root);
     process::run(&mut command)

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A program, and the Debian packages that bring it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tool {
     /// Name of the program.
     pub program: &'static str,
@@ -212,6 +212,7 @@ pub fn of_benchmark(benchmark: &str) -> &'static [Tool] {
         "driver" => COUNT,
         "disks" => DISKS,
         "nbd" => NBD,
+        "stored" => STORED,
         "files" => FILE_SYSTEMS,
         "hvt" | "hosts" | "matrix" => LAB,
         _ => &[],
@@ -266,6 +267,18 @@ const HTTP: &[Tool] = &[
         program: "nginx",
         packages: &["nginx-light"],
         purpose: "answers them on Linux",
+        required: true,
+    },
+];
+
+/// What the benchmark of what a disk holds takes.
+const STORED: &[Tool] = &[
+    HTTP[0],
+    HTTP[1],
+    Tool {
+        program: "mke2fs",
+        packages: &["e2fsprogs"],
+        purpose: "makes ext2 and ext4",
         required: true,
     },
 ];

@@ -226,13 +226,15 @@ fn write_tree(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn ended(command: &mut Command) -> io::Result<()> {
+/// Runs a command that ends well, or says what it said.
+pub(crate) fn ended(command: &mut Command) -> io::Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     match output.status.success() {
         true => Ok(()),
         false => Err(io::Error::other(format!(
-            "{command:?}: {}: {}",
+            "{command:?}: {}: {}{}",
             output.status,
+            String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         ))),
     }

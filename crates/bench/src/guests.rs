@@ -1,7 +1,7 @@
 //! The benchmarks of tiny guests, and of disks.
 
 use super::{Measured, Subject, report, say};
-use bench::{disks, fairness, nbd};
+use bench::{disks, fairness, http, nbd, stored};
 use clap::Args;
 use std::error::Error;
 use std::path::PathBuf;
@@ -40,6 +40,22 @@ pub struct Nbd {
     /// The same image, whose disk has a queue
     #[arg(long)]
     queue: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Stored {
+    /// The image `http` with a disk, as --image, and what is measured
+    #[command(flatten)]
+    measured: Measured,
+    /// The same, whose disk has a queue
+    #[arg(long)]
+    queue: PathBuf,
+    /// The image `files`
+    #[arg(long)]
+    files: PathBuf,
+    /// The same, whose disks have queues
+    #[arg(long)]
+    files_queue: PathBuf,
 }
 
 pub fn fairness(arguments: &Guests) -> Result<(), Box<dyn Error>> {
@@ -104,6 +120,30 @@ pub fn nbd(arguments: &Nbd) -> Result<(), Box<dyn Error>> {
     };
     let folder = std::env::temp_dir().join(format!("outboard-bench-{}", std::process::id()));
     let result = measured.report(&subject, || nbd::measure(rounds, &programs, &folder, &say));
+    std::fs::remove_dir_all(&folder)?;
+    result
+}
+
+pub fn stored(arguments: &Stored) -> Result<(), Box<dyn Error>> {
+    let measured = &arguments.measured;
+    let plan = measured.plan([http::QUICK, http::FULL], |plan| &mut plan.rounds);
+    let subject = Subject {
+        title: "What a disk holds, over HTTP and copied, beside Linux",
+        benchmark: "stored",
+        rounds: plan.rounds,
+        measures: &stored::ALL,
+        plots: &stored::PLOTTED,
+        promises: &stored::PROMISES,
+    };
+    let programs = stored::Programs {
+        tender: measured.tender.clone(),
+        http: [measured.image.clone(), arguments.queue.clone()],
+        files: [arguments.files.clone(), arguments.files_queue.clone()],
+    };
+    let folder = std::env::temp_dir().join(format!("outboard-bench-{}", std::process::id()));
+    let result = measured.report(&subject, || {
+        stored::measure(&plan, &programs, &folder, &say)
+    });
     std::fs::remove_dir_all(&folder)?;
     result
 }

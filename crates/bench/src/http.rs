@@ -145,16 +145,16 @@ fn take(
     Ok(())
 }
 
-/// What wrk reached with this file, and CPU time of the machine.
+/// What wrk reached with this script and this file, and CPU time of the machine.
 pub(crate) fn load_of(
     client: &Segment,
-    folder: &Path,
+    script: &Path,
     file: &str,
     header: Option<&str>,
     time: Duration,
 ) -> io::Result<(Load, Duration)> {
     let url = format!("http://{SERVER}:{PORT}/{file}");
-    let mut wrk = wrk::client(&url, CONNECTIONS, time, &folder.join(SCRIPT));
+    let mut wrk = wrk::client(&url, CONNECTIONS, time, script);
     wrk.args(header.iter().flat_map(|header| ["--header", header]));
     let before = meter::machine()?;
     let output = client.run(|| wrk.output())?;
@@ -172,7 +172,7 @@ fn load(
     header: Option<&str>,
     time: Duration,
 ) -> io::Result<(Load, Duration)> {
-    load_of(client, folder, FILE, header, time)
+    load_of(client, &folder.join(SCRIPT), FILE, header, time)
 }
 
 pub(crate) fn spread_ports(client: &Segment) -> io::Result<()> {
@@ -184,7 +184,7 @@ pub(crate) fn spread_ports(client: &Segment) -> io::Result<()> {
 }
 
 /// Name of wrk's script.
-const SCRIPT: &str = "figures.lua";
+pub(crate) const SCRIPT: &str = "figures.lua";
 /// Name of nginx's configuration.
 const CONFIGURATION: &str = "nginx.conf";
 

@@ -20,6 +20,8 @@
 //! | [`loss`] | the benchmark of TCP on a wire that loses frames |
 //! | [`fairness`] | the benchmark of a busy port beside a task that sleeps |
 //! | [`files`] | the benchmark of file systems |
+//! | [`stored`] | the benchmark of what a disk holds, over HTTP and copied |
+//! | [`proxied`] | the benchmark of a program on the sockets of a stack |
 //! | [`served`] | a server and where its clients run |
 //! | [`hvt`] | the benchmark of virtual machines |
 //! | [`split`] | the firewall as one image, and as three that links join |
@@ -59,6 +61,7 @@ pub mod served;
 pub mod service;
 pub mod split;
 pub mod startup;
+pub mod stored;
 pub mod turn;
 
 /// Says how far a benchmark is.

@@ -23,7 +23,7 @@ use bench::{
     connections, driver, hosts, loss, matrix, nic, promises, proxied, service, split, turn,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use guests::{Guests, Nbd};
+use guests::{Guests, Nbd, Stored};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use testbed::traffic::{echo, paced};
 use testbed::{privilege, relay};
@@ -70,6 +70,8 @@ enum Command {
     Disks(Guests),
     /// Measure a file over the network block device protocol of an image beside nbd-server
     Nbd(Nbd),
+    /// Measure what a disk holds, over HTTP and copied, by images beside nginx and cp
+    Stored(Stored),
     #[command(flatten)]
     Files(file_systems::Command),
     /// Send back what comes to a port, until standard input ends
@@ -307,6 +309,7 @@ fn main() -> ExitCode {
         Command::Fairness(arguments) => guests::fairness(&arguments),
         Command::Disks(arguments) => guests::disks(&arguments),
         Command::Nbd(arguments) => guests::nbd(&arguments),
+        Command::Stored(arguments) => guests::stored(&arguments),
         Command::Files(command) => file_systems::run(&command),
         Command::Echo { address, port } => echo::serve(address, port).map_err(Into::into),
         Command::Hold { from, to, count } => connections::hold(from, to, count).map_err(Into::into),

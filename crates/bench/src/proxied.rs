@@ -9,7 +9,9 @@
 //! The second is what a relay from sockets of unix(7) to the host's TCP does. CPU time is that of
 //! the whole machine, the client's included.
 
-use crate::http::{CLOSE, FILE, PORT, behind_cable, load_of, nginx, prepare, spread_ports, words};
+use crate::http::{
+    CLOSE, FILE, PORT, SCRIPT, behind_cable, load_of, nginx, prepare, spread_ports, words,
+};
 use crate::plan::Plan;
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::{CLIENT, INTERFACE, Served, at};
@@ -133,9 +135,10 @@ fn take(
 ) -> io::Result<()> {
     served.listens(PORT)?;
     spread_ports(&served.client)?;
+    let script = folder.join(SCRIPT);
     let run = |file, header| {
-        load_of(&served.client, folder, file, header, window.warm_up)?;
-        load_of(&served.client, folder, file, header, window.measured)
+        load_of(&served.client, &script, file, header, window.warm_up)?;
+        load_of(&served.client, &script, file, header, window.measured)
     };
     let (kept, cpu) = run(FILE, None)?;
     add(REQUESTS, kept.requests_per_second());

@@ -1,7 +1,7 @@
 //! Disks of the lab that Linux's own driver filled with file systems of stock programs, and that an
 //! image drives then: all files come out as they went in.
 
-use super::vfio::{AHCI, NVME, VIRTIO_DISK, bind, until, with_ids};
+use super::vfio::{AHCI, NVME, USB, VIRTIO_DISK, bind, until, with_ids};
 use crate::disks::made::{self, Tree};
 use crate::harness::build::Images;
 use crate::harness::process::run;
@@ -27,7 +27,7 @@ struct Card {
     variant: &'static str,
 }
 
-const CARDS: [Card; 3] = [
+const CARDS: [Card; 4] = [
     Card {
         name: "NVM Express",
         ids: NVME,
@@ -42,6 +42,11 @@ const CARDS: [Card; 3] = [
         name: "virtio",
         ids: VIRTIO_DISK,
         variant: "-virtio-blk",
+    },
+    Card {
+        name: "USB",
+        ids: USB,
+        variant: "-usb",
     },
 ];
 

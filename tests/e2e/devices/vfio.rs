@@ -30,7 +30,7 @@ pub const NVME: [&str; 2] = ["0x1b36", "0x0010"];
 /// QEMU's `ich9-ahci`. The machine has one of its own, which cannot be reset.
 pub const AHCI: [&str; 2] = ["0x8086", "0x2922"];
 /// QEMU's `qemu-xhci`.
-const USB: [&str; 2] = ["0x1b36", "0x000d"];
+pub const USB: [&str; 2] = ["0x1b36", "0x000d"];
 pub const HOSTS: [&str; 3] = ["process", "spt", "hvt"];
 const SIGSEGV: i32 = 128 + 11;
 /// The command register of the configuration space, and its bit for bus masters (PCI Local Bus

@@ -134,8 +134,8 @@ const DEVICES: [&str; 46] = [
     "--device=qemu-xhci,id=usb3,bus=root13",
     "--device=usb-storage,id=stick,bus=usb3.0,drive=disk6",
 ];
-/// An NVM Express disk, a Serial ATA one and virtio's, with Linux's drivers.
-const STORED: [&str; 15] = [
+/// An NVM Express disk, a Serial ATA one, virtio's and a USB one, with Linux's drivers.
+const STORED: [&str; 21] = [
     "--disk=24",
     "--device=pcie-root-port,id=root1,chassis=1",
     "--device=nvme,bus=root1,drive=disk,serial=outboard",
@@ -146,11 +146,17 @@ const STORED: [&str; 15] = [
     "--disk=24",
     "--device=pcie-root-port,id=root3,chassis=3",
     "--device=virtio-blk-pci,bus=root3,drive=disk2,disable-legacy=on,iommu_platform=on",
+    "--disk=24",
+    "--device=pcie-root-port,id=root4,chassis=4",
+    "--device=qemu-xhci,id=usb,bus=root4",
+    "--device=usb-storage,bus=usb.0,drive=disk3",
     "--module=nvme",
     "--module=ahci",
     "--module=sd_mod",
     "--module=virtio_pci",
     "--module=virtio_blk",
+    "--module=xhci_pci",
+    "--module=usb_storage",
 ];
 const WIRED: [&str; 4] = [
     "--nic=e1000e,hub",
