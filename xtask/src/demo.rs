@@ -59,8 +59,8 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
              the same file (needs fio)
   nbd        a disk over the network of an image, with and without a queue, beside nbd-server (needs
              nbdcopy and nbd-server)
-  stored     what a disk holds, over HTTP and copied to another one, by images with and without a
-             queue, beside nginx and cp on Linux's ext4 and ext2 (needs root, wrk and nginx)
+  stored     what a disk holds, over HTTP and copied to another one, by images beside
+             nginx and cp on Linux's ext4 and ext2 (needs root, wrk and nginx)
   driver     the 82599's driver in instructions for each frame, beside ixy and ixy.rs where
              OUTBOARD_IXY and OUTBOARD_IXY_RS name them: programs that take a batch's size and a
              number of frames, and forward them in a function forward_batch (needs valgrind)

@@ -44,18 +44,11 @@ pub struct Nbd {
 
 #[derive(Args)]
 pub struct Stored {
-    /// The image `http` with a disk, as --image, and what is measured
     #[command(flatten)]
     measured: Measured,
-    /// The same, whose disk has a queue
-    #[arg(long)]
-    queue: PathBuf,
-    /// The image `files`
+    /// The image `files`; that with --image is `http` with a disk
     #[arg(long)]
     files: PathBuf,
-    /// The same, whose disks have queues
-    #[arg(long)]
-    files_queue: PathBuf,
 }
 
 pub fn fairness(arguments: &Guests) -> Result<(), Box<dyn Error>> {
@@ -137,8 +130,8 @@ pub fn stored(arguments: &Stored) -> Result<(), Box<dyn Error>> {
     };
     let programs = stored::Programs {
         tender: measured.tender.clone(),
-        http: [measured.image.clone(), arguments.queue.clone()],
-        files: [arguments.files.clone(), arguments.files_queue.clone()],
+        http: measured.image.clone(),
+        files: arguments.files.clone(),
     };
     let folder = std::env::temp_dir().join(format!("outboard-bench-{}", std::process::id()));
     let result = measured.report(&subject, || {

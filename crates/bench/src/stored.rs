@@ -2,9 +2,8 @@
 //! kernel's file systems, from the same disk.
 //!
 //! ```text
-//!   spt          wrk - Linux === tap  - the image - the host's file
-//!   spt, queue   wrk - Linux === tap  - the image - a queue - the disk's process - the host's file
-//!   linux        wrk - Linux === veth - Linux - nginx - ext4 - loop device - the host's file
+//!   outboard   wrk - Linux === tap  - the image - the host's file
+//!   linux      wrk - Linux === veth - Linux - nginx - ext4 - loop device - the host's file
 //! ```
 //!
 //! The disk is ext4 and lies in the host's memory; it is copied to ext2, until all of that is in the
@@ -25,10 +24,9 @@ use testbed::stats::turns;
 use testbed::traffic::Window;
 use testbed::traffic::wrk;
 
-const OURS: &str = "spt";
-const QUEUE: &str = "spt, queue";
+const OURS: &str = "outboard";
 const LINUX: &str = "linux";
-const CONTENDERS: [&str; 3] = [OURS, QUEUE, LINUX];
+const CONTENDERS: [&str; 2] = [OURS, LINUX];
 /// A file of 1 MiB, and as many of them as no image keeps in its memory.
 const LARGE: &str = "1m";
 const LARGE_BYTES: usize = 1 << 20;
@@ -75,10 +73,10 @@ pub const PROMISES: [Promise; 1] = [Promise {
 pub struct Programs {
     /// `outboard-tender`.
     pub tender: PathBuf,
-    /// The image `http` with a disk, and the same whose disk has a queue.
-    pub http: [PathBuf; 2],
-    /// The image `files`, and the same whose disks have queues.
-    pub files: [PathBuf; 2],
+    /// The image `http` with a disk, for spt.
+    pub http: PathBuf,
+    /// The image `files`, for spt.
+    pub files: PathBuf,
 }
 
 /// Takes all measurements, `say`ing how far it is. `folder` is for disks and files of nginx and wrk;
@@ -153,11 +151,9 @@ impl Disks {
         add: &mut dyn FnMut(Measure, f64),
     ) -> io::Result<()> {
         let disk = self.block("files", &self.from);
-        let image = |image| Served::image(&programs.tender, image, &[MEMORY, &disk], &[]);
         let mut mounted = None;
         let served = match name {
-            OURS => image(&programs.http[0]),
-            QUEUE => image(&programs.http[1]),
+            OURS => Served::image(&programs.tender, &programs.http, &[MEMORY, &disk], &[]),
             _ => {
                 // Where nginx finds its pages.
                 mounted = Some(Mounted::new(&self.from, self.folder.join("www"), "ro")?);
@@ -214,8 +210,7 @@ impl Disks {
         ended(make.arg(&self.to).arg("256M"))?;
         let (begin, before) = (Instant::now(), meter::machine()?);
         match name {
-            OURS => self.copy_by(&programs.tender, &programs.files[0])?,
-            QUEUE => self.copy_by(&programs.tender, &programs.files[1])?,
+            OURS => self.copy_by(&programs.tender, &programs.files)?,
             _ => self.copy_by_linux()?,
         }
         let (time, cpu) = (begin.elapsed(), meter::machine()? - before);
