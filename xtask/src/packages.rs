@@ -208,6 +208,7 @@ pub fn of_benchmark(benchmark: &str) -> &'static [Tool] {
     match benchmark {
         "rules" => ORACLE,
         "service" | "loss" => IPERF3,
+        "load" => LOAD,
         "http" | "proxy" => HTTP,
         "driver" => COUNT,
         "disks" => DISKS,
@@ -267,6 +268,17 @@ const HTTP: &[Tool] = &[
         program: "nginx",
         packages: &["nginx-light"],
         purpose: "answers them on Linux",
+        required: true,
+    },
+];
+
+/// What the benchmark of steady loads takes.
+const LOAD: &[Tool] = &[
+    IPERF3[0],
+    Tool {
+        program: "slirp4netns",
+        packages: &["slirp4netns"],
+        purpose: "a stack of somebody else's in user mode",
         required: true,
     },
 ];

@@ -1,7 +1,7 @@
 //! The benchmarks of tiny guests, and of disks.
 
 use super::{Measured, Subject, report, say};
-use bench::{disks, fairness, http, nbd, stored};
+use bench::{disks, fairness, http, load, nbd, proxied, stored};
 use clap::Args;
 use std::error::Error;
 use std::path::PathBuf;
@@ -40,6 +40,15 @@ pub struct Nbd {
     /// The same image, whose disk has a queue
     #[arg(long)]
     queue: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Steady {
+    #[command(flatten)]
+    measured: Measured,
+    /// The image `iperf3`; that with --image is `stack`
+    #[arg(long)]
+    iperf3: PathBuf,
 }
 
 #[derive(Args)]
@@ -139,4 +148,24 @@ pub fn stored(arguments: &Stored) -> Result<(), Box<dyn Error>> {
     });
     std::fs::remove_dir_all(&folder)?;
     result
+}
+
+pub fn load(arguments: &Steady) -> Result<(), Box<dyn Error>> {
+    let measured = &arguments.measured;
+    let plan = measured.plan([load::QUICK, load::FULL], |plan| &mut plan.samples);
+    let subject = Subject {
+        title: "Steady loads for a program on a stack's sockets, an image, and Linux",
+        benchmark: "load",
+        rounds: plan.samples,
+        measures: &load::ALL,
+        plots: &[],
+        promises: &load::PROMISES,
+    };
+    let programs = load::Programs {
+        stack: proxied::Programs::beside(&measured.tender, &measured.image),
+        image: arguments.iperf3.clone(),
+    };
+    measured.report(&subject, || {
+        load::measure(&plan, &programs, &measured.out, &say)
+    })
 }

@@ -17,6 +17,7 @@
 //! | [`http`] | the benchmark of files over HTTP |
 //! | [`connections`] | the benchmark of many connections |
 //! | [`keep_alive`] | what idle connections of the image `http` take |
+//! | [`load`] | the benchmark of a program on the sockets of a stack under steady loads |
 //! | [`loss`] | the benchmark of TCP on a wire that loses frames |
 //! | [`fairness`] | the benchmark of a busy port beside a task that sleeps |
 //! | [`files`] | the benchmark of file systems |
@@ -43,6 +44,7 @@ pub mod http;
 pub mod hvt;
 pub mod keep_alive;
 pub mod lab;
+pub mod load;
 pub mod loss;
 pub mod machine;
 pub mod matrix;

@@ -23,7 +23,7 @@ use bench::{
     connections, driver, hosts, loss, matrix, nic, promises, proxied, service, split, turn,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use guests::{Guests, Nbd, Stored};
+use guests::{Guests, Nbd, Steady, Stored};
 use testbed::contender::{FIREWALL_MEMORY_MIB, MONITOR, Programs};
 use testbed::traffic::{echo, paced};
 use testbed::{privilege, relay};
@@ -60,6 +60,8 @@ enum Command {
     Http(Measured),
     /// Measure nginx, as it is, on the sockets of a stack in an image, beside the host's
     Proxy(Measured),
+    /// Measure what steady loads cost iperf3, as it is, on the sockets of a stack, beside Linux's
+    Load(Steady),
     /// Measure TCP of an image beside Linux's on a wire that loses frames
     Loss(Measured),
     /// Measure many connections to an image beside Linux's
@@ -304,6 +306,7 @@ fn main() -> ExitCode {
         Command::Service(arguments) => service(&arguments),
         Command::Http(arguments) => http(&arguments),
         Command::Proxy(arguments) => proxy(&arguments),
+        Command::Load(arguments) => guests::load(&arguments),
         Command::Loss(arguments) => loss(&arguments),
         Command::Connections(arguments) => connections(&arguments),
         Command::Fairness(arguments) => guests::fairness(&arguments),

@@ -17,6 +17,7 @@ use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::{CLIENT, INTERFACE, Served, at};
 use crate::turn::Error;
 use linux::link;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
@@ -112,7 +113,7 @@ pub fn measure(
         let name = CONTENDERS[index];
         say(&format!("round {} of {}: {name}", round + 1, plan.rounds));
         let running = match name {
-            OURS => on_stack(programs, folder).map(|(served, nginx)| (served, Some(nginx))),
+            OURS => on_stack(programs, &words(folder)).map(|(served, nginx)| (served, Some(nginx))),
             HOSTS => on_host(programs, folder).map(|served| (served, None)),
             _ => nginx(folder).map(|served| (served, None)),
         };
@@ -156,8 +157,12 @@ fn take(
     Ok(())
 }
 
-/// nginx, on the sockets of a stack in an image, which is jailed.
-fn on_stack(programs: &Programs, folder: &Path) -> Result<(Served, Process), contender::Error> {
+/// A program and its arguments, on the sockets of a stack in an image, which is jailed. The program
+/// is to end before the stack does.
+pub(crate) fn on_stack(
+    programs: &Programs,
+    program: &[OsString],
+) -> Result<(Served, Process), contender::Error> {
     let client = Segment::new()?;
     let tap = client.tap(INTERFACE, true, at(CLIENT))?;
     let io = |error: io::Error| contender::Error::Spawn(programs.outboard.clone(), error);
@@ -167,12 +172,13 @@ fn on_stack(programs: &Programs, folder: &Path) -> Result<(Served, Process), con
     let options = ["--host=spt", MEMORY, &link];
     let port = Port::tap(tap);
     let process = crate::served::start(&programs.tender, &programs.image, &port, &options, &[])?;
-    let nginx = Command::new(&programs.outboard)
+    let program = Command::new(&programs.outboard)
         .arg("proxy")
         .arg(format!("--link={}", ours.value()))
         .arg("--")
-        .args(words(folder))
+        .args(program)
         .stdin(Stdio::null())
+        .stdout(Stdio::null())
         .spawn();
     let served = Served {
         process: Some(process),
@@ -180,7 +186,7 @@ fn on_stack(programs: &Programs, folder: &Path) -> Result<(Served, Process), con
         client,
         server: None,
     };
-    Ok((served, nginx.map_err(io)?.into()))
+    Ok((served, program.map_err(io)?.into()))
 }
 
 /// nginx on the host's sockets, by the way of programs on a stack's.

@@ -1,0 +1,422 @@
+//! What a steady load costs its server: iperf3 as it is on the sockets of a stack in an image, the
+//! image `iperf3`, iperf3 on Linux, and iperf3 on the user-mode stack of slirp4netns. The load
+//! grows from 90 to 900 Mb/s. A second part sends for a minute without a limit.
+//!
+//! ```text
+//!   program      iperf3 - Linux === tap  - the stack's image - link - outboard proxy - iperf3
+//!   image        iperf3 - Linux === tap  - the image iperf3
+//!   linux        iperf3 - Linux === veth - Linux - iperf3
+//!   slirp4netns  iperf3 - Linux === veth - Linux - slirp4netns - tap - Linux - iperf3
+//! ```
+//!
+//! A sample is a second. CPU time is that of the whole machine, the client's included, in percent of
+//! one processor. Datagrams are lost if the server does not count them.
+
+use crate::plot::{self, Line};
+use crate::proxied;
+use crate::samples::{Bound, Measure, Promise, Samples};
+use crate::served::{SERVER, Served};
+use crate::turn::Error;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+use testbed::contender::{self, Process};
+use testbed::meter;
+use testbed::traffic::{Window, iperf3};
+
+const PROGRAM: &str = "program";
+const IMAGE: &str = "image";
+const LINUX: &str = "linux";
+const SLIRP: &str = "slirp4netns";
+const CONTENDERS: [&str; 4] = [PROGRAM, IMAGE, LINUX, SLIRP];
+/// Where iperf3 listens.
+const PORT: u16 = 5201;
+const SECOND: Duration = Duration::from_secs(1);
+/// How long slirp4netns may take to listen for orders, in steps.
+const READY: (u32, Duration) = (100, Duration::from_millis(50));
+/// Guest memory.
+const MEMORY: &str = "--mem=128";
+
+/// What is sent: iperf3's words.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    words: &'static [&'static str],
+}
+
+const TCP: Kind = Kind {
+    name: "tcp",
+    words: &["--congestion", "cubic"],
+};
+/// With datagrams that fit into a frame, and buffers of 85 KiB at both ends.
+const UDP: Kind = Kind {
+    name: "udp",
+    words: &["--udp", "--length", "1448", "--window", "85K"],
+};
+
+/// A load in Mb/s, and what is measured under it.
+struct Load {
+    rate: u32,
+    tcp: [Measure; 2],
+    udp: [Measure; 3],
+}
+
+macro_rules! load {
+    ($rate:literal) => {
+        Load {
+            rate: $rate,
+            tcp: [
+                Measure::new(concat!("TCP at ", $rate, " Mb/s"), "Mb/s"),
+                Measure::new(concat!("TCP at ", $rate, " Mb/s: CPU"), "%"),
+            ],
+            udp: [
+                Measure::new(concat!("UDP at ", $rate, " Mb/s"), "Mb/s"),
+                Measure::new(concat!("UDP at ", $rate, " Mb/s: CPU"), "%"),
+                Measure::new(concat!("UDP at ", $rate, " Mb/s: lost"), "%"),
+            ],
+        }
+    };
+}
+
+const LOADS: [Load; 10] = [
+    load!(90),
+    load!(180),
+    load!(270),
+    load!(360),
+    load!(450),
+    load!(540),
+    load!(630),
+    load!(720),
+    load!(810),
+    load!(900),
+];
+/// Without a limit, for a minute.
+const SERIES: [Measure; 2] = [
+    Measure::new("TCP for a minute", "Mb/s"),
+    Measure::new("TCP for a minute: CPU", "%"),
+];
+
+/// What is measured, in the order of the report.
+pub const ALL: [Measure; 52] = all();
+/// What was promised at the highest load.
+pub const PROMISES: [Promise; 4] = [
+    promise(LOADS[9].tcp[1], Some(LINUX), Bound::AtMost(1.0)),
+    promise(LOADS[9].udp[1], Some(LINUX), Bound::AtMost(1.0)),
+    promise(LOADS[9].udp[2], None, Bound::AtMost(0.0)),
+    Promise {
+        contender: IMAGE,
+        ..promise(LOADS[9].tcp[1], Some(LINUX), Bound::AtMost(1.0))
+    },
+];
+
+const fn promise(measure: Measure, baseline: Option<&'static str>, bound: Bound) -> Promise {
+    Promise {
+        measure,
+        contender: PROGRAM,
+        baseline,
+        bound,
+    }
+}
+
+const fn all() -> [Measure; 52] {
+    let mut all = [SERIES[0]; 52];
+    let mut at = 0;
+    while at < LOADS.len() {
+        all[2 * at] = LOADS[at].tcp[0];
+        all[2 * at + 1] = LOADS[at].tcp[1];
+        all[20 + 3 * at] = LOADS[at].udp[0];
+        all[20 + 3 * at + 1] = LOADS[at].udp[1];
+        all[20 + 3 * at + 2] = LOADS[at].udp[2];
+        at += 1;
+    }
+    all[51] = SERIES[1];
+    all
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Seconds that count, each a sample, of each load and contender.
+    pub samples: usize,
+    /// What goes before them.
+    pub warm_up: Duration,
+    /// Seconds without a limit.
+    pub series: usize,
+}
+
+/// For judging: as seed 004 measured.
+pub const FULL: Plan = Plan {
+    samples: 7,
+    warm_up: Duration::from_secs(10),
+    series: 60,
+};
+/// For a glance.
+pub const QUICK: Plan = Plan {
+    samples: 2,
+    warm_up: SECOND,
+    series: 3,
+};
+
+/// What is started.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// `outboard`, its tender, and the image `stack` for spt.
+    pub stack: proxied::Programs,
+    /// The image `iperf3` for spt.
+    pub image: PathBuf,
+}
+
+/// Takes all measurements, `say`ing how far it is, and draws them into the folder `out`.
+///
+/// # Errors
+/// The first thing that failed.
+pub fn measure(
+    plan: &Plan,
+    programs: &Programs,
+    out: &Path,
+    say: &dyn Fn(&str),
+) -> Result<Samples, Error> {
+    let mut samples = Samples::default();
+    for load in &LOADS {
+        for (kind, measures) in [(TCP, &load.tcp[..]), (UDP, &load.udp[..])] {
+            for name in CONTENDERS {
+                say(&format!("{} at {} Mb/s: {name}", kind.name, load.rate));
+                let window = Window {
+                    warm_up: plan.warm_up,
+                    measured: SECOND * plan.samples as u32,
+                };
+                let taken = turn(name, programs, kind, Some(load.rate), window)
+                    .map_err(|error| Error::Measure(name, measures[0], error))?;
+                taken.add(measures, name, &mut samples);
+            }
+        }
+    }
+    for name in CONTENDERS {
+        say(&format!("{} seconds of TCP: {name}", plan.series));
+        let window = Window {
+            warm_up: plan.warm_up,
+            measured: SECOND * plan.series as u32,
+        };
+        let taken = turn(name, programs, TCP, None, window)
+            .map_err(|error| Error::Measure(name, SERIES[0], error))?;
+        taken.add(&SERIES, name, &mut samples);
+    }
+    draw(&samples, out).map_err(|error| Error::File(out.to_owned(), error))?;
+    Ok(samples)
+}
+
+/// What came of a load: for each second, Mb/s and percent of a processor; and percent of what was
+/// lost in all of them.
+struct Taken {
+    seconds: Vec<(f64, f64)>,
+    lost: f64,
+}
+
+impl Taken {
+    fn add(&self, measures: &[Measure], name: &'static str, samples: &mut Samples) {
+        for (round, (rate, cpu)) in self.seconds.iter().enumerate() {
+            samples.add(measures[0], name, round, *rate);
+            samples.add(measures[1], name, round, *cpu);
+        }
+        if let Some(lost) = measures.get(2) {
+            samples.add(*lost, name, 0, self.lost);
+        }
+    }
+}
+
+fn turn(
+    name: &str,
+    programs: &Programs,
+    kind: Kind,
+    rate: Option<u32>,
+    window: Window,
+) -> io::Result<Taken> {
+    let (served, _program) = start(name, programs).map_err(io::Error::other)?;
+    served.listens(PORT)?;
+    let mut client = iperf3::client(SERVER.into(), window);
+    client.args(kind.words);
+    // Without a limit it would be 1 Mb/s of datagrams.
+    let rate = rate.map_or("0".into(), |rate| format!("{rate}M"));
+    client.args(["--bitrate", &rate]).stdout(Stdio::piped());
+    let mut client = served.client.run(|| client.spawn())?;
+    let begin = Instant::now();
+    let mut cpu = Vec::new();
+    thread::sleep(window.warm_up);
+    let mut before = meter::machine()?;
+    for second in 1..=window.measured.as_secs() as u32 {
+        let until = begin + window.warm_up + SECOND * second;
+        thread::sleep(until.saturating_duration_since(Instant::now()));
+        let now = meter::machine()?;
+        cpu.push((now - before).as_secs_f64() * 100.0);
+        before = now;
+    }
+    let mut output = Vec::new();
+    if let Some(stdout) = &mut client.stdout {
+        stdout.read_to_end(&mut output)?;
+    }
+    client.wait()?;
+    let (rates, lost) = figures(&output).map_err(io::Error::other)?;
+    let seconds = rates.into_iter().zip(cpu);
+    Ok(Taken {
+        seconds: seconds
+            .map(|(rate, cpu)| (rate * (1.0 - lost / 100.0), cpu))
+            .collect(),
+        lost,
+    })
+}
+
+/// Mb/s that were sent in each second, and percent of what was lost, from the client's output.
+fn figures(output: &[u8]) -> Result<(Vec<f64>, f64), String> {
+    let report: Value = serde_json::from_slice(output).map_err(|error| error.to_string())?;
+    if let Some(error) = report["error"].as_str() {
+        return Err(error.to_owned());
+    }
+    let intervals = report["intervals"].as_array().ok_or("no intervals")?;
+    let sums = intervals.iter().map(|interval| &interval["sum"]);
+    let counted = sums.filter(|sum| sum["omitted"] == false);
+    let rates = counted.map(|sum| sum["bits_per_second"].as_f64().map(|bits| bits / 1e6));
+    let rates = rates.collect::<Option<_>>().ok_or("no bits_per_second")?;
+    Ok((
+        rates,
+        report["end"]["sum"]["lost_percent"].as_f64().unwrap_or(0.0),
+    ))
+}
+
+fn start(name: &str, programs: &Programs) -> Result<(Served, Option<Process>), contender::Error> {
+    let words = ["iperf3", "--server"];
+    match name {
+        PROGRAM => {
+            let words = words.map(OsString::from);
+            let (served, program) = proxied::on_stack(&programs.stack, &words)?;
+            Ok((served, Some(program)))
+        }
+        IMAGE => {
+            let tender = &programs.stack.tender;
+            let served = Served::image(tender, &programs.image, &[MEMORY], &["-s"])?;
+            Ok((served, None))
+        }
+        LINUX => {
+            let mut server = Command::new(words[0]);
+            server.arg(words[1]).stdout(Stdio::null());
+            Ok((crate::http::behind_cable(server)?, None))
+        }
+        _ => on_slirp(&words).map(|served| (served, None)),
+    }
+}
+
+/// A program in a network of its own, which slirp4netns joins to the server's.
+fn on_slirp(words: &[&str]) -> Result<Served, contender::Error> {
+    let failed = |error| contender::Error::Spawn(SLIRP.into(), error);
+    let mut program = Command::new("unshare");
+    program.arg("--net").args(words).stdout(Stdio::null());
+    let mut served = crate::http::behind_cable(program)?;
+    let id = served.process.as_ref().map_or(0, Process::id);
+    let orders = std::env::temp_dir().join(format!("outboard-bench-{}.slirp", std::process::id()));
+    // The last one's.
+    let _ = fs::remove_file(&orders);
+    // Until `unshare` is the program, its network is the server's.
+    thread::sleep(READY.1 * 4);
+    let mut slirp = Command::new(SLIRP);
+    slirp.args(["--configure", "--mtu=65520", "--api-socket"]);
+    slirp.arg(&orders).arg(id.to_string()).arg("tap0");
+    slirp.stdin(Stdio::null()).stdout(Stdio::null());
+    slirp.stderr(Stdio::null());
+    let started = match &served.server {
+        Some(segment) => segment.run(|| slirp.spawn()),
+        None => slirp.spawn(),
+    };
+    served.nic = Some(started.map_err(failed)?.into());
+    for kind in [TCP, UDP] {
+        order(&orders, kind.name).map_err(failed)?;
+    }
+    fs::remove_file(&orders).map_err(failed)?;
+    Ok(served)
+}
+
+/// Has slirp4netns pass on what comes to the port.
+fn order(orders: &Path, protocol: &str) -> io::Result<()> {
+    let order = json!({"execute": "add_hostfwd", "arguments": {
+        "proto": protocol, "host_addr": "0.0.0.0", "host_port": PORT, "guest_port": PORT,
+    }});
+    let mut steps = 0;
+    let mut socket = loop {
+        match UnixStream::connect(orders) {
+            Ok(socket) => break socket,
+            Err(error) if steps == READY.0 => return Err(error),
+            Err(_) => thread::sleep(READY.1),
+        }
+        steps += 1;
+    };
+    socket.write_all(order.to_string().as_bytes())?;
+    socket.shutdown(std::net::Shutdown::Write)?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer)?;
+    match answer.contains("\"return\"") {
+        true => Ok(()),
+        false => Err(io::Error::other(answer)),
+    }
+}
+
+/// Over the load: what arrived, CPU time, and what was lost; and over a minute, what arrived.
+fn draw(samples: &Samples, out: &Path) -> io::Result<()> {
+    fs::create_dir_all(out)?;
+    type Of = fn(&Load) -> Measure;
+    let over_load: [(&str, &str, &str, Of); 5] = [
+        ("tcp", "TCP", "Mb/s", |load| load.tcp[0]),
+        ("tcp-cpu", "TCP: CPU", "%", |load| load.tcp[1]),
+        ("udp", "UDP", "Mb/s", |load| load.udp[0]),
+        ("udp-cpu", "UDP: CPU", "%", |load| load.udp[1]),
+        ("udp-lost", "UDP: lost", "%", |load| load.udp[2]),
+    ];
+    for (file, title, unit, of) in over_load {
+        let lines = CONTENDERS.map(|name| Line {
+            name: name.into(),
+            points: LOADS
+                .iter()
+                .filter_map(|load| {
+                    let summary = samples.summary(of(load), name)?;
+                    Some((f64::from(load.rate), summary.median))
+                })
+                .collect(),
+        });
+        let svg = plot::lines(title, ["load, Mb/s", unit], &lines);
+        fs::write(out.join(format!("{file}.svg")), svg)?;
+    }
+    let lines = CONTENDERS.map(|name| Line {
+        name: name.into(),
+        points: (1..)
+            .map(f64::from)
+            .zip(samples.values(SERIES[0], name))
+            .collect(),
+    });
+    let svg = plot::lines(SERIES[0].name, ["seconds", "Mb/s"], &lines);
+    fs::write(out.join("minute.svg"), svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_that_count_are_read() {
+        let output = br#"{"intervals":[
+            {"sum":{"bits_per_second":1e6,"omitted":true}},
+            {"sum":{"bits_per_second":9e7,"omitted":false}}],
+            "end":{"sum":{"lost_percent":0.5}}}"#;
+        assert_eq!(figures(output), Ok((vec![90.0], 0.5)));
+    }
+
+    #[test]
+    fn what_iperf3_says_is_passed_on() {
+        assert_eq!(
+            figures(br#"{"error":"no route"}"#),
+            Err("no route".to_owned())
+        );
+        assert!(figures(b"{}").is_err());
+    }
+}
