@@ -9,8 +9,8 @@
 //!   slirp4netns  iperf3 - Linux === veth - Linux - slirp4netns - tap - Linux - iperf3
 //! ```
 //!
-//! A sample is a second. CPU time is that of the whole machine, the client's included, in percent of
-//! one processor. Datagrams are lost if the server does not count them.
+//! A sample is a second. CPU time is that of the whole machine, the client's included, in percent
+//! of one processor. Datagrams are lost if the server does not count them.
 
 use crate::plot::{self, Line};
 use crate::proxied;

@@ -6,8 +6,8 @@
 //!   linux      wrk - Linux === veth - Linux - nginx - ext4 - loop device - the host's file
 //! ```
 //!
-//! The disk is ext4 and lies in the host's memory; it is copied to ext2, until all of that is in the
-//! host's memory as well. CPU time is that of the whole machine, the client's included.
+//! The disk is ext4 and lies in the host's memory; it is copied to ext2, until all of that is in
+//! the host's memory as well. CPU time is that of the whole machine, the client's included.
 
 use crate::files::ended;
 use crate::http::{self, FILE, PORT, load_of, nginx, prepare, spread_ports};
@@ -79,8 +79,8 @@ pub struct Programs {
     pub files: PathBuf,
 }
 
-/// Takes all measurements, `say`ing how far it is. `folder` is for disks and files of nginx and wrk;
-/// it must not exist.
+/// Takes all measurements, `say`ing how far it is. `folder` is for disks and files of nginx and
+/// wrk; it must not exist.
 ///
 /// # Errors
 /// The first thing that failed.

@@ -61,7 +61,7 @@ const REFUSED_FILES: [&str; 31] = [
 const TIMEOUTS: &str = "\tct timeout web {
 \t\tprotocol tcp
 \t\tl3proto ip
-\t\tpolicy = { established : 120, close : 4, }
+\t\tpolicy = { established : 120, close : 4 }
 \t}
 \tchain d";
 

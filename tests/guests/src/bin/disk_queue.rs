@@ -54,6 +54,10 @@ fn expected(at: usize, is_changed: bool) -> u8 {
 
 struct Disk {
     queue: Box<dyn BlockQueue>,
+    #[expect(
+        clippy::vec_box,
+        reason = "the queue takes and gives boxes, which are made once"
+    )]
     free: Vec<Box<Request>>,
 }
 
