@@ -24,11 +24,11 @@
 //!
 //! **Durability.** A disk whose cache is on keeps what was written once it has been flushed, any
 //! other one once it is written. Behind a reset, the next flush fails if there is anything that a
-//! cache may have lost ([`cache`](crate::block::cache)).
+//! cache may have lost (`block::cache`).
 //!
 //! **Done.** A slot that is over is a command that is done only if the port says besides that it
 //! runs as the driver started it, that its link was never lost, and that nothing failed
-//! ([`init::vouches`]).
+//! (`init::vouches`).
 //!
 //! **A command that fails** stops the port, and with it all others (6.2.2). The adapter is reset,
 //! what it had is tried again one command at a time, and the one that fails then has failed. A

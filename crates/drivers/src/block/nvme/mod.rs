@@ -26,7 +26,7 @@
 //!
 //! **Durability.** A device with a cache that loses its content (VWC) keeps what was written once
 //! it has been flushed, any other one once it is written. Behind a reset, the next flush fails if
-//! there is anything that a cache may have lost ([`cache`](crate::block::cache)).
+//! there is anything that a cache may have lost (`block::cache`).
 //!
 //! **Trouble.** A command that takes too long ([`watch`]) is aborted. If it is not over then, or
 //! the device writes what cannot be, says that it cannot go on, was reset by something else, or is

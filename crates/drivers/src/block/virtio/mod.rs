@@ -17,7 +17,7 @@
 //!
 //! **Durability.** A device that offers VIRTIO_BLK_F_FLUSH keeps what was written once it has been
 //! flushed, any other one once it is written (5.2.6.2). Behind a reset, the next flush fails if
-//! there is anything that a cache may have lost ([`cache`](crate::block::cache)).
+//! there is anything that a cache may have lost (`block::cache`).
 //!
 //! **Trouble.** If a request takes too long ([`watch`]), or the device writes what cannot be, needs
 //! a reset, was reset by something else, or is gone, it is reset, and everything that it had fails;
