@@ -135,8 +135,9 @@ impl<'a> Known<'a> {
         looks: &mut usize,
         has_ended: impl Fn(u64) -> bool,
     ) -> usize {
-        let (mut length, mut hand) = self.state();
-        for _ in 0..length {
+        let (all, mut hand) = self.state();
+        let mut length = all;
+        for _ in 0..all {
             if length <= most || *looks == 0 {
                 break;
             }

@@ -151,13 +151,9 @@ pub fn round(
             nf,
         })
     };
-    let kernel = router.load(&format!("{text}{}", rules::KERNEL_ALONE))?;
-    let mut ours = match (kernel, Ours::new(&text)) {
-        (Ok(()), Ok(ours)) => ours,
-        (kernel, ours) => {
-            let said = |said: Option<String>| said.unwrap_or("takes the rules".to_owned());
-            return Ok((compared, differ(&[], said(kernel.err()), said(ours.err()))));
-        }
+    let mut ours = match load(router, &text)? {
+        Ok(ours) => ours,
+        Err((kernel, nf)) => return Ok((compared, differ(&[], kernel, nf))),
     };
     let mut sent = Vec::new();
     for conversation in 0..CONVERSATIONS {
@@ -206,6 +202,16 @@ pub fn round(
     let disagreement =
         difference.and_then(|(kernel, nf)| differ(&listed::about(&kernel, sent), kernel, nf));
     Ok((compared, disagreement))
+}
+
+/// Both judges get the same file; what each of them says, if one does not take it.
+fn load(router: &Router, text: &str) -> Result<Result<Ours, (String, String)>, Error> {
+    let kernel = router.load(&format!("{text}{}", rules::KERNEL_ALONE))?;
+    let said = |said: Option<String>| said.unwrap_or("takes the rules".to_owned());
+    Ok(match (kernel, Ours::new(text)) {
+        (Ok(()), Ok(ours)) => Ok(ours),
+        (kernel, ours) => Err((said(kernel.err()), said(ours.err()))),
+    })
 }
 
 /// Where the connections differ that both list, if they do: where the kernel has chosen a port by

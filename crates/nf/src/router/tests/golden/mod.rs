@@ -136,7 +136,13 @@ fn parts_share_the_translation_of_the_first() {
             let at = usize::from(number) * 48;
             let end = whole.len().min(at + 48);
             let more = if end < whole.len() { MORE } else { 0 };
-            part(source, destination, UDP, 6 * number | more, &whole[at..end])
+            part(
+                source,
+                destination,
+                UDP,
+                (6 * number) | more,
+                &whole[at..end],
+            )
         })
         .collect();
     // Before the first one, nobody knows where to.
