@@ -58,6 +58,7 @@
 //! | more than eight IPv6 extension headers are malformed | they are looked through |
 //! | a raw frame of IEEE 802.3, without LLC, has `meta protocol` 4 as LLC has | it has 1 |
 //! | a `counter` counts where it stands | nft 1.0.6 joins `==` on neighbouring fields over it |
+//! | a set changes where a rule says so | the same |
 //! | two `!=` must both hold | on neighbouring fields, nft 1.0.6 makes one of them |
 //! | rules decide on frames to 01:80:c2:00:00:01 and up to 0f, too | a bridge drops them |
 //! | they decide on frames to 01:80:c2:00:00:00 | so do nft's, unless the bridge does STP |
@@ -71,6 +72,7 @@
 //! | tuples of a concatenation may overlap: the first one counts | some that overlap are refused |
 //! | a concatenation has no flags, nothing of `ct` and no name with `*` | it may have |
 //! | what a rule deletes from a set leaves room at once | once it is collected |
+//! | a set without a size has room at once | it grows, and adds nothing where it is too slow |
 //! | elements of a set that rules change are alike | each may have another limit or counter |
 //! | a comment may end with the text | a newline must follow it |
 //!

@@ -66,6 +66,34 @@ const REFUSED: [(&str, &str); 8] = [
     ("--pcap:net=f --pcap-snap=0 --net:net=x PORT", "--pcap-snap"),
     ("--pcap:net", "--pcap:PORT=FILE"),
 ];
+/// Conversations that the tests of the crate `nf` have written: how many frames tcpdump finds in
+/// each, and what it says of some.
+const GOLDEN: &[(&str, usize, &[&str])] = &[
+    (
+        "handshake",
+        24,
+        &[
+            "10.0.0.3.4000 > 192.0.2.80.80",
+            "192.0.2.1.4000 > 192.0.2.80.80",
+        ],
+    ),
+    (
+        "error",
+        8,
+        &[
+            "192.0.2.80 > 10.0.0.2: ICMP 192.0.2.80 udp port 53 unreachable",
+            "198.51.100.1 > 10.0.0.2: ICMP time exceeded in-transit",
+        ],
+    ),
+    (
+        "fragments",
+        9,
+        &[
+            "192.0.2.1.4000 > 192.0.2.80.9",
+            "192.0.2.80.9 > 10.0.0.2.4000",
+        ],
+    ),
+];
 /// How long a frame may take to come into its file.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What the last frame of a test says.
@@ -75,6 +103,11 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let missing = programs::missing(&["tcpdump"]);
     let mut trials =
         vec![network.trial_unless(missing, "capture::tcpdump".into(), || tcpdump(images))];
+    for (name, frames, expected) in GOLDEN {
+        let missing = programs::missing(&["tcpdump"]);
+        let trial = format!("capture::golden: {name}");
+        trials.push(network.trial_unless(missing, trial, || golden(name, *frames, expected)));
+    }
     for &(name, test) in TESTS {
         trials.push(network.trial(format!("capture::{name}"), move || test(images)));
     }
@@ -535,4 +568,21 @@ fn tcpdump(images: &Images) -> Result<(), Failed> {
     expect(found.get(1..4) == Some(&expected[..]), || {
         format!("{found:?}")
     })
+}
+
+/// A conversation that is kept as a file, as tcpdump reads it.
+fn golden(name: &str, frames: usize, expected: &[&str]) -> Result<(), Failed> {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../crates/nf/src/router/tests/golden"
+    );
+    let file = format!("{folder}/{name}.pcapng");
+    let mut command = Command::new("tcpdump");
+    let ended = run(command.args(["-Z", "root", "-nn", "-r", &file]))?;
+    let said = &ended.expect_status(0)?.stdout;
+    let is_said = |what: &&str| said.contains(what);
+    expect(
+        said.lines().count() == frames && expected.iter().all(is_said),
+        || format!("{ended:?}"),
+    )
 }

@@ -7,6 +7,16 @@ use nf::nft::{ErrorKind, Limits};
 use nf::{Fragment, Key, Malformed, Moment, RuleIndex, RuleSet, Tally, Verdict, Way, protocol};
 use std::fmt;
 use std::mem::discriminant;
+use std::thread;
+use std::time::Duration;
+
+/// Between two frames whose rules change a set without a size: the kernel makes the table of such
+/// a set larger or smaller behind a frame, and adds nothing while two such changes wait
+/// (`rhashtable_insert_rehash` of lib/rhashtable.c). A chosen difference: ours has its size at
+/// once.
+/// Whoever does that for the kernel may itself have to wait, so a disagreement is looked at again,
+/// with more time.
+const SETTLES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
 /// What became of a file and its frames.
 #[derive(Debug, Default)]
@@ -142,6 +152,23 @@ impl fmt::Display for Disagreement {
 /// # Errors
 /// The kernel cannot be asked.
 pub fn judge(bridge: &Bridge, source: &Source, frames: &[Frame]) -> Result<Judgement, Error> {
+    if !source.grows() {
+        return judge_with(bridge, source, frames, Duration::ZERO);
+    }
+    let judgement = judge_with(bridge, source, frames, SETTLES[0])?;
+    match judgement.disagreement {
+        Some(_) => judge_with(bridge, source, frames, SETTLES[1]),
+        None => Ok(judgement),
+    }
+}
+
+/// The same, with this time between two frames.
+fn judge_with(
+    bridge: &Bridge,
+    source: &Source,
+    frames: &[Frame],
+    pause: Duration,
+) -> Result<Judgement, Error> {
     let mut judgement = Judgement::default();
     let text = source.to_string();
     let kernel = bridge.load(&text)?;
@@ -164,6 +191,9 @@ pub fn judge(bridge: &Bridge, source: &Source, frames: &[Frame]) -> Result<Judge
     };
     let mut counts = vec![Count::default(); rules.len() + 1];
     for (index, frame) in frames.iter().enumerate() {
+        if !pause.is_zero() {
+            thread::sleep(pause);
+        }
         let asked = ask(bridge, &rules, source, frame, &mut counts, &mut judgement)?;
         if let Some(disagreement) = asked.disagreement(index) {
             judgement.disagreement = Some(disagreement);

@@ -179,12 +179,14 @@ fn translate(options: &Options, first: u64, rounds: u64) -> ExitCode {
     let (compared, disagreements) = *sum.lock().expect("no job panics");
     println!(
         "{} packets, {} frames out ({} of the router's own, {} translated, {} ports chosen), \
-         {} counters counting, {} connections listed, {disagreements} disagreements, {} s",
+         {} rounds ended early, {} counters counting, {} connections listed, \
+         {disagreements} disagreements, {} s",
         compared.packets,
         compared.passed,
         compared.own,
         compared.translated,
         compared.chosen,
+        compared.apart,
         compared.counting,
         compared.listed,
         started.elapsed().as_secs(),

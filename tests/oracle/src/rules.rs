@@ -143,8 +143,26 @@ fn long(names: &Names, targets: &[String], l4: bool, rng: &mut Rng) -> Vec<Rule>
         .collect()
 }
 
+/// Leaves out changes of sets between conditions that nft 1.0.6 joins over them: the set would
+/// change after all of those.
+fn leave_out_changes(statements: &mut Vec<String>) {
+    for fields in NEIGHBOURS {
+        let is_one = |text: &String| is_of(text, fields);
+        let Some(first) = statements.iter().position(is_one) else {
+            continue;
+        };
+        let last = statements.iter().rposition(is_one).unwrap_or(first);
+        for at in (first..last).rev() {
+            if is_of(&statements[at], &CHANGES) {
+                statements.remove(at);
+            }
+        }
+    }
+}
+
 fn rule(mut statements: Vec<String>, targets: &[String], rng: &mut Rng) -> Rule {
     separate(&mut statements);
+    leave_out_changes(&mut statements);
     // It ends the rule.
     let map = statements.pop_if(|last| last.contains(" vmap "));
     if rng.u8(0..4) > 0 {
@@ -211,6 +229,9 @@ pub(crate) fn limit(rng: &mut Rng) -> String {
 /// Fields of which nft joins two conditions to one on neighbouring bytes. The ICMPs and VLANs imply
 /// an EtherType.
 const NEIGHBOURS: [&[&str]; 2] = [&["ether ", "vlan ", "icmp"], &["tcp ", "udp "]];
+
+/// What changes a set.
+const CHANGES: [&str; 3] = ["add ", "update ", "delete "];
 
 fn is_of(statement: &str, fields: &[&str]) -> bool {
     fields.iter().any(|field| statement.starts_with(field))

@@ -47,6 +47,12 @@ pub struct Count {
 }
 
 impl Source {
+    /// Whether rules change a set that has room for any number of elements.
+    pub fn grows(&self) -> bool {
+        let mut sets = self.sets.iter();
+        sets.any(|set| set.contains("flags dynamic") && !set.contains("size "))
+    }
+
     /// All rules with the names of their chains, in the order of the file.
     pub fn rules(&self) -> impl Iterator<Item = (&str, &Rule)> {
         self.chains

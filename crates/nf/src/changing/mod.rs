@@ -522,10 +522,11 @@ impl Changing {
     /// Frees so many of the next records whose elements have expired.
     fn sweep(&self, count: u32, now: u64, connection: Option<&Connection<'_>>) {
         let mut hand = self.hand.load(Relaxed);
+        let mut looks = census::LOOKED_AT;
         for _ in 0..count {
             let expires = self.own(hand, EXPIRES).load(Relaxed);
             let has_expired = expires != NEVER && expires <= now;
-            if expires != FREE && (has_expired || self.is_idle(hand, connection)) {
+            if expires != FREE && (has_expired || self.is_idle(hand, connection, &mut looks)) {
                 self.remove(hand);
             }
             hand = (hand + 1) % self.links.len() as u32;
@@ -533,8 +534,8 @@ impl Changing {
         self.hand.store(hand, Relaxed);
     }
 
-    /// Whether an element counts connections, and none is left of those.
-    fn is_idle(&self, record: u32, connection: Option<&Connection<'_>>) -> bool {
+    /// Whether an element counts connections, and none is left, as far as so many looks say.
+    fn is_idle(&self, record: u32, connection: Option<&Connection<'_>>, looks: &mut usize) -> bool {
         let Some(connection) = connection else {
             return false;
         };
@@ -542,7 +543,8 @@ impl Changing {
         for part in &self.shape.parts {
             let words = words_of_part(part);
             if let ElementPart::Count(_) = part {
-                return census::is_idle(self.words_at(record, place, words), connection);
+                let words = self.words_at(record, place, words);
+                return census::is_idle(words, connection, looks);
             }
             place += words;
         }

@@ -37,12 +37,13 @@
 //! | checksums of TCP, UDP and ICMP are left to the receiver | a wrong one is invalid |
 //! | what happens in one VLAN of a bridge is apart from the others | VLANs are one |
 //! | of a packet in a zone that has no connection yet, `ct mark` and such are 0 | some are not |
+//! | addresses, ports and zone of a direction are one connection's | in reply zones, maybe two's |
 //! | of other protocols than TCP, UDP and ICMP, addresses name a flow | SCTP's ports do, too |
 //! | ICMPv6's redirect is invalid | it is an error about what it quotes |
 //! | a source has at most a quarter of the table for flows that are not assured | it has all |
 //! | a full table gives up its oldest flow that is not assured, or a closing one | it tries few |
 //! | with other rules, connections keep the timeouts that rules gave them | they lose them |
-//! | `ct count` counts nothing that has ended | it may, for a tick of its clock |
+//! | `ct count` over 32 may count what has ended, for some packets | for a tick of its clock |
 //! | no connection expects another one | helpers do where they are configured |
 //!
 //! Checksums are left because offloads may not have filled them in.

@@ -5,6 +5,7 @@ use crate::bridge::PORTS;
 use crate::conversation::Packet;
 use crate::conversation::listed::{self, Listed};
 use crate::frame::checksum;
+use nf::conntrack::Refused;
 use nf::nft::Limits;
 use nf::router::{ANSWER_MAX, Arrival, Connections, Hooks, Local, Passage, Rejection, Rules, Stop};
 use nf::{Addresses, Key, Routes, RuleIndex, Tally, Way};
@@ -19,6 +20,8 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
+/// Another connection is called the same.
+const TAKEN: Stop = Stop::Refused(Refused::Ports);
 /// Nobody listens at the port of a datagram.
 const PORT_UNREACHABLE: Rejection = Rejection::Unreachable { ip: 3, ip6: 4 };
 
@@ -73,6 +76,8 @@ pub struct Ours {
     rules: Rules,
     connections: Connections,
     pub counts: Counts,
+    /// Whether a connection was refused because another one is called the same.
+    pub is_taken: bool,
     began: Instant,
 }
 
@@ -84,6 +89,7 @@ impl Ours {
             counts: Counts(vec![0; rules.counters()], 0),
             rules,
             connections: Connections::new(FLOWS, &[3; 16]),
+            is_taken: false,
             began: Instant::now(),
         })
     }
@@ -132,7 +138,10 @@ impl Ours {
         if is_ours(destination) {
             return match hooks.input(&mut passage, &mut frame) {
                 Ok(()) => own(&mut hooks, &passage, &frame),
-                Err(stop) => tell(&mut hooks, &passage, &frame, stop, Some(destination)),
+                Err(stop) => {
+                    self.is_taken |= stop == TAKEN;
+                    tell(&mut hooks, &passage, &frame, stop, Some(destination))
+                }
             };
         }
         let to = route(destination)?;
@@ -141,9 +150,10 @@ impl Ours {
             return tell(&mut hooks, &passage, &frame, stop, None);
         }
         let local = LOCAL[usize::from(to)];
-        hooks
-            .postrouting(&mut passage, &mut frame, to, local)
-            .ok()?;
+        if let Err(stop) = hooks.postrouting(&mut passage, &mut frame, to, local) {
+            self.is_taken |= stop == TAKEN;
+            return None;
+        }
         let is_own = false;
         Some(Out { to, frame, is_own })
     }

@@ -5,6 +5,7 @@ mod define;
 mod doubt;
 mod fib;
 mod frame;
+mod golden;
 mod hooks;
 mod invert;
 mod map;

@@ -2,7 +2,7 @@
 
 use super::frame::{icmp, packet, udp};
 use super::*;
-use crate::conntrack::{Entry, Name};
+use crate::conntrack::{Entry, Name, Refused};
 use crate::key::protocol::{ICMP, UDP};
 use std::string::{String, ToString};
 
@@ -119,6 +119,35 @@ fn who_asks_is_in_a_zone_and_answers_are_in_none() {
     bench.now += 100 * SECOND;
     bench.connections.table.expire(bench.now);
     assert!(listed(&bench).is_empty());
+}
+
+/// Of what is called the same in one zone, there is one.
+#[test]
+fn who_answers_in_another_zone_does_not_begin_what_is_there() {
+    let text = "table inet t {
+        chain early {
+            type filter hook prerouting priority raw
+            iifname public ct reply zone set 6
+        }
+        chain late {
+            type nat hook postrouting priority srcnat
+            iifname private masquerade
+        }
+    }";
+    let mut bench = Bench::new(text);
+    let asked = bench
+        .pass(0, (CLIENT, SERVER), UDP, udp([9, 53], b""))
+        .unwrap();
+    assert_eq!(ends(&asked), (ip(OUTSIDE), ip(SERVER), [9, 53]));
+    // It is not found in zone 6, and has the name of what the question is answered by.
+    let answered = bench.pass(1, (SERVER, OUTSIDE), UDP, udp([53, 9], b""));
+    assert_eq!(answered, Err(Stop::Refused(Refused::Ports)));
+    assert_eq!(listed(&bench).len(), 1);
+    // Nobody has asked from this port.
+    bench
+        .pass(1, (SERVER, OUTSIDE), UDP, udp([54, 9], b""))
+        .unwrap();
+    assert_eq!(listed(&bench).len(), 2);
 }
 
 #[test]
