@@ -1,3 +1,3 @@
 fn main() {
-    image::appliance_with_rules("rules/default.nft".as_ref());
+    rule_files::appliance("rules/default.nft".as_ref());
 }

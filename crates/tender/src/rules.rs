@@ -46,7 +46,7 @@ impl fmt::Display for Error {
             Self::NotTaken => write!(
                 f,
                 "this image takes no rules; leave the option away, or build the image with \
-                 image::appliance_with_rules(FILE) in its build.rs"
+                 rule_files::appliance(FILE) in its build.rs"
             ),
             Self::NoRoom => write!(
                 f,

@@ -63,6 +63,11 @@ impl Whole {
         &self.text
     }
 
+    /// The files, each in front of what it includes; one that is included twice stands there twice.
+    pub fn files(&self) -> impl Iterator<Item = &SourceFile> {
+        self.files.iter()
+    }
+
     /// Whether it is more than one file.
     pub fn is_of_several(&self) -> bool {
         self.files.len() > 1

@@ -1,12 +1,11 @@
 //! `outboard rules check`: whether a file is rules, and how large they are.
 
-use super::include::{Failure, Gathered};
-use super::source;
 use super::warnings::{self, Warning};
 use super::{Ports, PortsError};
 use nf::Loaded;
 use nf::nft::ast::{self, Item, TableItem};
 use nf::nft::{self, Limits};
+use rule_files::{Failure, Gathered};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -27,7 +26,7 @@ pub struct Arguments {
 #[derive(Debug)]
 pub enum Error {
     /// No text.
-    Source(source::Error),
+    Source(rule_files::Error),
     /// No ports.
     Ports(PortsError),
     /// What was found cannot be printed.
@@ -269,7 +268,7 @@ table bridge t {
         let text = RULES.replace("@s", "@no");
         let error = check(&text, &PORTS).unwrap_err();
         let name = "fw.nft".to_owned();
-        let mistake = Mistake::new(&error, &source::Source { name, text }.into());
+        let mistake = Mistake::new(&error, &rule_files::Source { name, text }.into());
         assert_eq!(mistake.line, 6);
         assert!((18..=19).contains(&mistake.column), "{mistake:?}");
     }

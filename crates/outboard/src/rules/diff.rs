@@ -3,10 +3,10 @@
 //! Rules are compared chain by chain, as they are printed: comments outside of rules, and how a
 //! text is laid out, make no difference.
 
-use super::include::Gathered;
 use super::{Ports, list, samples};
 use nf::nft::ast::{ChainItem, Item, TableItem};
 use nf::nft::{self, Limits};
+use rule_files::Gathered;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -287,8 +287,8 @@ fn print(found: &[Part]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::Source;
     use super::*;
+    use rule_files::Source;
 
     fn file(text: &str) -> Parts {
         let source = Source {

@@ -1,10 +1,9 @@
 //! `outboard rules explain`: the way of a frame to its verdict.
 
-use super::include::{Failure, Gathered};
-use super::source;
 use super::trace::{Conversation, Judged, Step, Trace};
 use super::{Ports, PortsError};
 use crate::frame;
+use rule_files::{Failure, Gathered};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -32,7 +31,7 @@ pub struct Arguments {
 #[derive(Debug)]
 pub enum Error {
     /// No text.
-    Source(source::Error),
+    Source(rule_files::Error),
     /// No frame.
     Frame(frame::Error),
     /// The frame goes into a port that is none of these.

@@ -1,12 +1,12 @@
 //! `outboard rules list`: a file of rules, or those of a running guest, as nft prints them.
 
 use super::elements::{self, Live};
-use super::include::{Failure, Gathered};
 use crate::instance::{self, Instance};
 use crate::stats;
 use crate::stats::reader::Reader;
 use nf::nft::ast::{ChainItem, File, Item, Operand, Rule, Statement, Table, TableItem, VerdictMap};
 use nf::nft::{self, Limits};
+use rule_files::{Failure, Gathered};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -25,7 +25,7 @@ pub struct Arguments {
 #[derive(Debug)]
 pub enum Error {
     /// No file.
-    Source(super::source::Error),
+    Source(rule_files::Error),
     /// No guest.
     Instance(instance::Error),
     /// Its rules cannot be read.
@@ -117,7 +117,7 @@ pub(super) fn of_guest(name: &str) -> Result<Gathered, Error> {
     let text = reader.text().map_err(Error::Stats)?;
     let text = text.map_err(|why| Error::NoSource(name.to_owned(), why))?;
     let name = name.to_owned();
-    Ok(super::source::Source { name, text }.into())
+    Ok(rule_files::Source { name, text }.into())
 }
 
 /// The file as it is printed, with a number behind each thing that nft numbers.

@@ -1,13 +1,13 @@
 //! `outboard rules load`: a running guest gets other rules, in one step.
 
-use super::include::{Failure, Gathered};
-use super::source::{self, Source};
 use crate::instance::event::{LOCK_TIMEOUT, lock, wake};
 use crate::instance::{self, Instance};
 use abi::extension::feature;
 use abi::share::{REVALIDATED_OFFSET, RULES_STATUS_OFFSET, RulesRefused, RulesStatus};
 use nf::Loaded;
 use nf::nft::Limits;
+use rule_files::Source;
+use rule_files::{Failure, Gathered};
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -37,7 +37,7 @@ pub struct Arguments {
 #[derive(Debug)]
 pub enum Error {
     /// No text.
-    Source(source::Error),
+    Source(rule_files::Error),
     /// The text is no rules.
     Rules {
         /// What [`nf`] says of it.
@@ -97,7 +97,7 @@ impl fmt::Display for Error {
             Self::Instance(error) => error.fmt(f),
             Self::NotTaken(name) => write!(
                 f,
-                "{name} takes no rules; build its image with image::appliance_with_rules(FILE) in \
+                "{name} takes no rules; build its image with rule_files::appliance(FILE) in \
                  its build.rs"
             ),
             Self::Busy(name) => write!(

@@ -2,10 +2,8 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`source`] | the text, read no further than it may be long |
 //! | [`check`] | whether it is rules, and how large they are |
 //! | [`trace`] | what they do with a frame, step by step |
-//! | [`mod@include`] | the files that it includes |
 //! | [`list`] | as nft prints it |
 //! | [`elements`] | what is in the sets that a guest's rules change |
 //! | [`diff`] | what two of them have that the other one has not |
@@ -16,8 +14,8 @@
 
 use crate::symbols;
 use abi::manifest::is_device_name;
-use include::Gathered;
 use nf::nft::{self, Limits};
+use rule_files::Gathered;
 use std::fmt;
 use std::path::Path;
 
@@ -26,12 +24,10 @@ pub mod diff;
 pub mod elements;
 pub mod explain;
 pub mod import;
-pub mod include;
 pub mod list;
 pub mod load;
 mod samples;
 pub mod show;
-pub mod source;
 pub mod trace;
 mod warnings;
 

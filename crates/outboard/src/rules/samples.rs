@@ -4,12 +4,12 @@
 //! by TCP, UDP and pings, from each of the ports. Each is the first of its connection, and the only
 //! one there is: no limit is exceeded, and sets that rules change are as the file has them.
 
-use super::include::Gathered;
 use crate::frame;
 use nf::conntrack::{Conntrack, Sought};
 use nf::nft::Limits;
 use nf::router::{Arrival, Connections, Hooks, Local, Passage, Rules, Stop};
 use nf::{Key, Listing, Loaded, RuleIndex, RuleSet, Tally, Verdict, Way};
+use rule_files::Gathered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -263,8 +263,8 @@ fn between<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::Source;
     use super::*;
+    use rule_files::Source;
 
     const PORTS: [&str; 2] = ["private", "public"];
 

@@ -1,11 +1,11 @@
 //! What a file of rules says in vain.
 
-use super::include::Gathered;
 use nf::fields::Type;
 use nf::nft::ast::{
     Chain, ChainItem, Family, File, Item, Joint, Match, Operand, Rule, Span, Spanned, Statement,
     Table, TableItem, Value, Verdict, VerdictMap, Verdicts,
 };
+use rule_files::Gathered;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,10 +1,9 @@
 //! A monitor's look at the rules that a guest is to begin with: it can say more of a mistake than
 //! the guest, and before anything has started.
 
-use crate::rules::include::{Failure, Gathered};
-use crate::rules::source;
 use nf::Loaded;
 use nf::nft::Limits;
+use rule_files::{Failure, Gathered};
 use rustix::fs::MemfdFlags;
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -20,7 +19,7 @@ use tender::options::Request;
 #[derive(Debug)]
 pub enum Error {
     /// No text.
-    Source(source::Error),
+    Source(rule_files::Error),
     /// The text is no rules: what [`nf`] says of it, in several lines.
     Rules(String),
     /// What it includes cannot be put together.

@@ -5,7 +5,6 @@ mod frames;
 
 use crate::instance::Claim;
 use crate::metrics::Address;
-use crate::rules::source::Source;
 use crate::{rules, run};
 use abi::extension::feature;
 use abi::manifest::{Entry, kind};
@@ -15,6 +14,7 @@ use image::Image;
 use linux::netlink::{self, Netlink};
 use linux::tap::Tap;
 use nf::Verdict;
+use rule_files::Source;
 use std::ffi::{OsStr, OsString};
 use std::net::Ipv4Addr;
 use std::os::fd::{IntoRawFd, OwnedFd};

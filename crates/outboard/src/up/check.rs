@@ -3,13 +3,13 @@
 
 use super::component::{Component, Device, Kind};
 use super::handed::PROXY;
-use crate::rules::include::{Failure, Gathered};
 use abi::extension::feature;
 use abi::manifest::kind;
 use abi::region;
 use image::Image;
 use nf::Loaded;
 use nf::nft::Limits;
+use rule_files::{Failure, Gathered};
 use std::ffi::OsString;
 use tender::options::{Options, Request};
 use tender::{check, load};

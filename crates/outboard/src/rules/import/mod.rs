@@ -11,8 +11,8 @@ mod prune;
 #[cfg(test)]
 mod tests;
 
-use super::source::{self, Source};
 use super::{Ports, PortsError};
+use rule_files::Source;
 use std::path::PathBuf;
 use std::{fmt, io};
 
@@ -30,7 +30,7 @@ pub struct Arguments {
 #[derive(Debug)]
 pub enum Error {
     /// No text.
-    Source(source::Error),
+    Source(rule_files::Error),
     /// No ports.
     Ports(PortsError),
     /// What is left of the text is no rules: the error as a compiler prints it.

@@ -1,6 +1,6 @@
 //! Files that rules include: relative to the file that includes them, or several by a pattern.
 
-use super::source::{Error, Source};
+use crate::source::{Error, Source};
 use nf::nft::{INCLUDED_MAX, Limits, SourceFile, Whole};
 use std::ffi::OsStr;
 use std::fs;
