@@ -17,7 +17,7 @@ use core::time::Duration;
 /// The type of the frames: one that IEEE 802 leaves for experiments (RFC 9542, B).
 pub const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 /// The version of this protocol.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Bytes in front of the first message of a frame.
 pub const FRAME_HEAD: usize = 32;
 /// Bytes of a message in front of its body.
@@ -28,6 +28,8 @@ const ADDRESS: usize = 18;
 pub const DATAGRAM_HEAD: usize = ADDRESS + 16;
 /// Most sockets of a link.
 pub const SOCKETS_MAX: u32 = 4096;
+/// Most of what a stack says of itself at a time.
+pub const OWN_MAX: usize = 64;
 /// Most bytes of a socket that may be under way in a direction.
 pub const WINDOW_MAX: u32 = 1 << 20;
 
@@ -79,18 +81,27 @@ const REASONS: [Reason; 10] = [
     Reason::Other,
 ];
 
+/// What a stack says of itself, so that applications may show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Own {
+    /// An address of the stack's, in a network of so many bits.
+    Address(IpAddr, u8),
+    /// Who answers the stack's questions for names.
+    Resolver(IpAddr),
+}
+
 /// A message. Sockets have numbers below [`SOCKETS_MAX`], which the application chooses and has
 /// again once [`What::Closed`] has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// The socket.
+    /// The socket; 0 for what is said of none.
     pub socket: u32,
     /// What of it.
     pub what: What<'a>,
 }
 
 /// What is said of a socket. The application says what comes before [`What::Data`], the stack what
-/// comes behind [`What::End`], and both what is in between.
+/// comes behind [`What::End`], and both what is in between. [`What::Own`] is said of no socket.
 ///
 /// **Stacks that are killed.** Where the stack's connections outlive its image, the application
 /// keeps what it has sent until a [`What::Credit`] says that the stack has it, and the stack what
@@ -206,6 +217,8 @@ pub enum What<'a> {
         /// Bytes for which it has room.
         window: u32,
     },
+    /// This is so from now on, or no longer.
+    Own(Own, bool),
 }
 
 mod kind {
@@ -233,6 +246,8 @@ mod kind {
     pub const CLOSED: u8 = 36;
     pub const KEPT: u8 = 37;
     pub const RESUMED: u8 = 38;
+    pub const ADDRESS: u8 = 39;
+    pub const RESOLVER: u8 = 40;
 }
 
 /// Longest body of a message without data.
@@ -379,6 +394,11 @@ impl<'a> Message<'a> {
                 read,
             } => (kind::KEPT, body.name(name).numbers(&[written, read])),
             What::Resumed { written, window } => (kind::RESUMED, body.numbers(&[written, window])),
+            What::Own(Own::Address(ip, bits), is) => (
+                kind::ADDRESS,
+                body.ip(ip).numbers(&[bits.into(), is.into()]),
+            ),
+            What::Own(Own::Resolver(ip), is) => (kind::RESOLVER, body.ip(ip).number(is.into())),
         };
         (kind, body, &[])
     }
@@ -530,6 +550,14 @@ impl<'a> Fields<'a> {
                 written: self.number()?,
                 window: self.window()?,
             },
+            kind::ADDRESS => {
+                let ip = self.ip()?;
+                let longest = if ip.is_ipv4() { 32 } else { 128 };
+                let bits = u8::try_from(self.number()?).ok();
+                let bits = bits.filter(|bits| *bits <= longest).ok_or(Fault::Value)?;
+                What::Own(Own::Address(ip, bits), self.flag()?)
+            }
+            kind::RESOLVER => What::Own(Own::Resolver(self.ip()?), self.flag()?),
             _ => return Err(Fault::Kind),
         })
     }

@@ -3,7 +3,7 @@
 //! A program whose socket is connected reads and writes a socket of the kernel's, as for
 //! connections. One that names addresses has its calls passed to us: what it sends goes to the
 //! stack at once, and what comes for it waits in its socket, sent by one whose name is the peer's
-//! address.
+//! address and that of ours that it went to.
 
 use crate::address::destination;
 use crate::error::number;
@@ -13,7 +13,7 @@ use crate::port::{LET_GO_LOOKS, LET_GO_PAUSE};
 use crate::reactor::Watched;
 use crate::socket::{Socket, State};
 use crate::unix::{self, End};
-use net::socket::{Datagrams as Stack, Sockets};
+use net::socket::{Datagrams as Stack, Ends, Sockets};
 use net::task::select;
 use rustix::io::Errno;
 use rustix::net::{
@@ -21,7 +21,7 @@ use rustix::net::{
 };
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
@@ -56,15 +56,21 @@ pub struct Arrived {
     /// Bytes that it had.
     pub whole: usize,
     pub from: Option<SocketAddr>,
+    /// Our address that it went to; unspecified where nobody knows it.
+    pub to: IpAddr,
 }
 
 impl<S: Sockets + 'static> Datagrams<S> {
-    /// Sends a datagram.
+    /// Sends a datagram, from this address of ours if there is one.
     ///
     /// # Errors
     /// Why not.
-    pub fn send(&self, bytes: &[u8], to: SocketAddr) -> Result<(), Errno> {
-        let sent = self.stack.borrow_mut().send(bytes, destination(to));
+    pub fn send(&self, bytes: &[u8], from: Option<IpAddr>, to: SocketAddr) -> Result<(), Errno> {
+        let mut stack = self.stack.borrow_mut();
+        let sent = match from {
+            Some(from) => stack.send_from(bytes, from, destination(to)),
+            None => stack.send(bytes, destination(to)),
+        };
         sent.map_err(number)
     }
 
@@ -83,11 +89,11 @@ impl<S: Sockets + 'static> Datagrams<S> {
         }
     }
 
-    async fn receive(&self, place: &mut [u8]) -> Result<(usize, SocketAddr), net::socket::Error> {
+    async fn receive(&self, place: &mut [u8]) -> Result<(usize, Ends), net::socket::Error> {
         // Borrowed for each look, so that others send meanwhile.
         poll_fn(|context| {
             let mut stack = self.stack.borrow_mut();
-            pin!(stack.receive(place)).poll(context)
+            pin!(stack.receive_at(place)).poll(context)
         })
         .await
     }
@@ -123,7 +129,7 @@ impl<S: Sockets + 'static> Datagrams<S> {
                 let read = ours.reads(|ours| recv(ours, &mut place[..], RecvFlags::DONTWAIT));
                 match read.await {
                     Ok((count, _)) => {
-                        if let Err(errno) = self.send(&place[..count], peer) {
+                        if let Err(errno) = self.send(&place[..count], None, peer) {
                             socket.error.set(Some(errno));
                         }
                     }
@@ -251,7 +257,8 @@ impl<S: Sockets + 'static> House<S> {
         let mut place = vec![0; DATAGRAM_MAX];
         loop {
             match datagrams.receive(&mut place).await {
-                Ok((count, from)) => {
+                Ok((count, ends)) => {
+                    let from = ends.from;
                     let bytes = &place[..count];
                     let given = match (&datagrams.ours, datagrams.peer) {
                         (Some(ours), Some(peer))
@@ -260,7 +267,7 @@ impl<S: Sockets + 'static> House<S> {
                             give(ours, bytes).await
                         }
                         (Some(_), _) => Ok(()),
-                        (None, _) => self.send_as(socket, from, bytes).await,
+                        (None, _) => self.send_as(socket, ends, bytes).await,
                     };
                     if given == Err(Errno::CONNREFUSED) {
                         return self.left(socket);
@@ -279,11 +286,11 @@ impl<S: Sockets + 'static> House<S> {
         }
     }
 
-    /// Has a datagram lie in the program's socket as one from this peer.
-    async fn send_as(&self, socket: &Socket, from: SocketAddr, bytes: &[u8]) -> Result<(), Errno> {
+    /// Has a datagram lie in the program's socket as one with these ends.
+    async fn send_as(&self, socket: &Socket, ends: Ends, bytes: &[u8]) -> Result<(), Errno> {
         let to = unix::name(End::Program, socket.id)?;
         loop {
-            let sent = self.with_sender((socket.id, from), |sender| {
+            let sent = self.with_sender((socket.id, ends), |sender| {
                 sendto(
                     sender,
                     bytes,
@@ -298,10 +305,10 @@ impl<S: Sockets + 'static> House<S> {
         }
     }
 
-    /// Does something with the socket that stands for a peer, for one of the program's.
+    /// Does something with the socket that stands for these ends, for one of the program's.
     fn with_sender<T>(
         &self,
-        of: (u64, SocketAddr),
+        of: (u64, Ends),
         work: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let mut senders = self.senders.borrow_mut();
@@ -334,10 +341,14 @@ impl<S: Sockets + 'static> House<S> {
         let (count, whole, sender) = recvfrom(&found.program, place, flags)?;
         let sender = sender.and_then(|sender| SocketAddrUnix::try_from(sender).ok());
         let named = sender.as_ref().and_then(unix::sent_by);
+        let any = found.socket.family.any();
+        let local = || found.socket.local.get().map_or(any, |local| local.ip());
+        let from = named.map(|ends| ends.from);
         Ok(Arrived {
             count,
             whole,
-            from: named.or(found.socket.peer.get()),
+            from: from.or(found.socket.peer.get()),
+            to: named.map_or_else(local, |ends| ends.to),
         })
     }
 
@@ -352,6 +363,11 @@ impl<S: Sockets + 'static> House<S> {
     ) -> Result<(), Errno> {
         let socket = &found.socket;
         let peer = destination(peer);
+        // One that has a peer takes nothing of another one's.
+        if socket.peer.take().is_some() {
+            connect_unspec(&found.program)?;
+            socket.state.set(State::Idle);
+        }
         let ours = unix::make(
             Transport::Datagrams,
             End::Datagrams,

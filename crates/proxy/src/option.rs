@@ -6,6 +6,7 @@
 //! without.
 
 use crate::address::Family;
+use crate::control::Wanted;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -59,6 +60,7 @@ mod tcp {
 
 /// Options of `IP`: Linux's `include/uapi/linux/in.h`.
 mod ip {
+    pub const PKTINFO: i32 = 8;
     pub const MTU: i32 = 14;
     pub const ADD_MEMBERSHIP: i32 = 35;
     pub const DROP_MEMBERSHIP: i32 = 36;
@@ -70,6 +72,7 @@ mod ip {
 /// Options of `IPV6`: Linux's `include/uapi/linux/in6.h`.
 mod ipv6 {
     pub const V6ONLY: i32 = 26;
+    pub const RECVPKTINFO: i32 = 49;
     pub const MTU: i32 = 24;
     pub const ADD_MEMBERSHIP: i32 = 20;
     pub const DROP_MEMBERSHIP: i32 = 21;
@@ -164,6 +167,14 @@ impl Options {
         self.is_on(IPV6, ipv6::V6ONLY)
     }
 
+    /// What is to be said of datagrams that come.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            v4: self.is_on(IP, ip::PKTINFO),
+            v6: self.is_on(IPV6, ipv6::RECVPKTINFO),
+        }
+    }
+
     /// Whether small pieces leave at once.
     pub fn no_delay(&self) -> bool {
         self.is_on(TCP, tcp::NODELAY)
@@ -237,6 +248,10 @@ impl Options {
             (IPV6, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => {
                 let group: [u8; 16] = *bytes.first_chunk().ok_or(Errno::INVAL)?;
                 return Ok(Effect::Group(group.into(), name == ipv6::ADD_MEMBERSHIP));
+            }
+            (IP, ip::PKTINFO) => self.keep(level, name, i32::from(int_or_small()? != 0)),
+            (IPV6, ipv6::RECVPKTINFO) => {
+                self.keep(level, name, i32::from(int.ok_or(Errno::INVAL)? != 0));
             }
             (IP, name) if ip::KEPT.contains(&name) => self.keep(level, name, int_or_small()?),
             (IPV6, name) if name == ipv6::V6ONLY || ipv6::KEPT.contains(&name) => {
@@ -333,10 +348,16 @@ impl Options {
             (IPV6, name) if name == ipv6::V6ONLY || ipv6::KEPT.contains(&name) => Shown::Int(0),
             (SOCKET | IP | IPV6 | UDP, _) => return Err(Errno::NOPROTOOPT),
             (TCP, _) if is_stream => return Err(Errno::NOPROTOOPT),
+            _ if family == Family::V6 => return Err(Errno::NOPROTOOPT),
             _ => return Err(Errno::OPNOTSUPP),
         };
         Ok(shown)
     }
+}
+
+/// Whether an option says of which version of IP a bound address is.
+pub fn is_of_binding(level: i32, name: i32) -> bool {
+    (level, name) == (IPV6, ipv6::V6ONLY)
 }
 
 /// Two numbers.

@@ -5,6 +5,7 @@
 //! and takes what becomes an orphan. When the first ends, the kernel ends whoever is left there; so
 //! nothing outlives the program, nor us.
 
+use crate::sight::Sight;
 use crate::{filter, jail};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset,
@@ -17,7 +18,8 @@ use linux::signal::Held;
 use linux::{descriptor, notify};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::mount::{mount, mount_change, unmount};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, WaitStatus};
 use rustix::process::{pidfd_getfd, pidfd_open, waitpid};
@@ -26,7 +28,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{fmt, io};
+use std::{fmt, fs, io};
 
 /// What ends the program's wait to begin.
 const GO: [u8; 1] = [1];
@@ -142,22 +144,25 @@ pub struct Started {
     pub keeper: Child,
     /// Where its calls come to.
     pub listener: OwnedFd,
-    go: OwnedFd,
+    pub(crate) sight: Sight,
+    go: Go,
+}
+
+/// What lets a program begin.
+#[derive(Debug)]
+pub struct Go(OwnedFd);
+
+impl Go {
+    /// Lets it begin. One that has ended does not.
+    pub fn go(self) {
+        let _ = write(&self.0, &GO);
+    }
 }
 
 impl Started {
-    /// Lets it begin.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn go(self) -> Result<(Child, OwnedFd), Reason> {
-        let Self {
-            keeper,
-            listener,
-            go,
-        } = self;
-        write(&go, &GO).map_err(|_| Reason::Ended)?;
-        Ok((keeper, listener))
+    /// Its parts.
+    pub(crate) fn parts(self) -> (Child, (OwnedFd, Sight), Go) {
+        (self.keeper, (self.listener, self.sight), self.go)
     }
 }
 
@@ -197,11 +202,14 @@ pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(system("pidfd_open"))?;
     let listener = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty());
     let listener = listener.map_err(system("pidfd_getfd"))?;
+    let sight = Sight::new(keeper.id(), program.resolver.is_none());
+    let sight = sight.map_err(|error| Reason::System("the program's network", error))?;
     write(&tell, &GO).map_err(|_| Reason::Ended)?;
     Ok(Started {
         keeper,
         listener,
-        go,
+        sight,
+        go: Go(go),
     })
 }
 
@@ -285,8 +293,10 @@ fn keep(
     hear(hears)?;
     let up = Interfaces::here().and_then(|here| here.bring_up(LOOPBACK));
     up.map_err(system("loopback interface"))?;
-    if let Some(resolver) = &program.resolver {
-        see_resolver(resolver)?;
+    match &program.resolver {
+        Some(resolver) => see_resolver(resolver)?,
+        // Without a place for such a file the program sees the host's.
+        None => drop(see_own_resolver()),
     }
     let listener =
         notify::listen(&filter::program(program.noted)).map_err(system("filter of calls"))?;
@@ -312,6 +322,22 @@ fn see_resolver(file: &Path) -> Result<(), Reason> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(system("mounts"))?;
     mount(file, "/etc/resolv.conf", c"", MountFlags::BIND, None).map_err(system("/etc/resolv.conf"))
+}
+
+/// Shows the program a file of its own in the place of `/etc/resolv.conf`, which says the same to
+/// begin with. It is in no folder: whoever answers the program writes to it.
+fn see_own_resolver() -> Result<(), Reason> {
+    const FOLDER: &str = "/tmp";
+    const FILE: &str = "/tmp/resolv.conf";
+    let text = fs::read("/etc/resolv.conf").map_err(system("/etc/resolv.conf"))?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(system("mounts"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount(c"tmpfs", FOLDER, c"tmpfs", flags, None).map_err(system(FOLDER))?;
+    let written = fs::write(FILE, text).map_err(system(FILE));
+    let seen = written.and_then(|()| see_resolver(Path::new(FILE)));
+    unmount(FOLDER, UnmountFlags::DETACH).map_err(system(FOLDER))?;
+    seen
 }
 
 /// Takes all files from this process but those that the program is to see.
