@@ -290,6 +290,16 @@ impl Body {
         self.with(&ip.octets())
     }
 
+    fn own(self, own: Own, is: bool) -> (u8, Self) {
+        match own {
+            Own::Address(ip, bits) => {
+                let body = self.ip(ip).numbers(&[bits.into(), is.into()]);
+                (kind::ADDRESS, body)
+            }
+            Own::Resolver(ip) => (kind::RESOLVER, self.ip(ip).number(is.into())),
+        }
+    }
+
     fn address(self, address: SocketAddr) -> Self {
         self.ip(address.ip()).with(&address.port().to_le_bytes())
     }
@@ -394,11 +404,7 @@ impl<'a> Message<'a> {
                 read,
             } => (kind::KEPT, body.name(name).numbers(&[written, read])),
             What::Resumed { written, window } => (kind::RESUMED, body.numbers(&[written, window])),
-            What::Own(Own::Address(ip, bits), is) => (
-                kind::ADDRESS,
-                body.ip(ip).numbers(&[bits.into(), is.into()]),
-            ),
-            What::Own(Own::Resolver(ip), is) => (kind::RESOLVER, body.ip(ip).number(is.into())),
+            What::Own(own, is) => body.own(own, is),
         };
         (kind, body, &[])
     }
@@ -483,6 +489,25 @@ impl<'a> Fields<'a> {
         core::mem::take(&mut self.0)
     }
 
+    fn data(&mut self) -> Result<&'a [u8], Fault> {
+        match self.rest() {
+            // Who would send them might never end.
+            [] => Err(Fault::Length),
+            bytes => Ok(bytes),
+        }
+    }
+
+    fn own(&mut self, kind: u8) -> Result<Own, Fault> {
+        let ip = self.ip()?;
+        if kind == kind::RESOLVER {
+            return Ok(Own::Resolver(ip));
+        }
+        let longest = if ip.is_ipv4() { 32 } else { 128 };
+        let bits = u8::try_from(self.number()?).ok();
+        let bits = bits.filter(|bits| *bits <= longest);
+        Ok(Own::Address(ip, bits.ok_or(Fault::Value)?))
+    }
+
     fn what(&mut self, kind: u8) -> Result<What<'a>, Fault> {
         Ok(match kind {
             kind::LISTEN => What::Listen {
@@ -520,11 +545,7 @@ impl<'a> Fields<'a> {
                 left: self.number()?,
             },
             kind::HAVE => What::Have(self.window()?),
-            kind::DATA => match self.rest() {
-                // Who would send them might never end.
-                [] => return Err(Fault::Length),
-                bytes => What::Data(bytes),
-            },
+            kind::DATA => What::Data(self.data()?),
             kind::DATAGRAM => What::Datagram {
                 remote: self.address()?,
                 local: self.ip()?,
@@ -550,14 +571,7 @@ impl<'a> Fields<'a> {
                 written: self.number()?,
                 window: self.window()?,
             },
-            kind::ADDRESS => {
-                let ip = self.ip()?;
-                let longest = if ip.is_ipv4() { 32 } else { 128 };
-                let bits = u8::try_from(self.number()?).ok();
-                let bits = bits.filter(|bits| *bits <= longest).ok_or(Fault::Value)?;
-                What::Own(Own::Address(ip, bits), self.flag()?)
-            }
-            kind::RESOLVER => What::Own(Own::Resolver(self.ip()?), self.flag()?),
+            kind::ADDRESS | kind::RESOLVER => What::Own(self.own(kind)?, self.flag()?),
             _ => return Err(Fault::Kind),
         })
     }

@@ -9,7 +9,7 @@ use crate::address::destination;
 use crate::error::number;
 use crate::house::{Found, House};
 use crate::option::Transport;
-use crate::port::{LET_GO_LOOKS, LET_GO_PAUSE};
+use crate::port::{LET_GO_LOOKS, LET_GO_PAUSE, takes};
 use crate::reactor::Watched;
 use crate::socket::{Socket, State};
 use crate::unix::{self, End};
@@ -39,9 +39,11 @@ const LET_GO_TURNS: usize = 1024;
 /// Datagrams that leave before others have their turn.
 const BATCH_MAX: usize = 64;
 
-/// A socket of the stack's for one of a program's.
+/// A socket of the stack's for one of a program's, or for several that are at one port.
 pub struct Datagrams<S: Sockets> {
     stack: RefCell<S::Datagrams>,
+    local: SocketAddr,
+    members: RefCell<Vec<Rc<Socket>>>,
     peer: Option<SocketAddr>,
     /// The other end of the program's, if it has a peer.
     ours: Option<Watched>,
@@ -96,6 +98,33 @@ impl<S: Sockets + 'static> Datagrams<S> {
             pin!(stack.receive_at(place)).poll(context)
         })
         .await
+    }
+
+    /// Whose a datagram is: of several that take it, the same one for each peer.
+    fn member(&self, from: SocketAddr) -> Option<Rc<Socket>> {
+        let members = self.members.borrow();
+        let taking = members
+            .iter()
+            .filter(|one| takes(one.family, &one.options.borrow(), from));
+        let count = taking.clone().count();
+        let turn = usize::from(from.port()).checked_rem(count)?;
+        taking.skip(turn).next().cloned()
+    }
+
+    /// Whether others of the program's may be at this address with those that are here.
+    fn is_at(&self, local: SocketAddr) -> bool {
+        let is_any = |address: SocketAddr| address.ip().is_unspecified();
+        let meets = self.local.ip() == local.ip() || is_any(self.local) && is_any(local);
+        self.peer.is_none() && self.local.port() == local.port() && meets
+    }
+
+    /// One of those that are here is here no more. With the last one it ends.
+    fn leave(&self, socket: &Socket) {
+        let mut members = self.members.borrow_mut();
+        members.retain(|one| one.id != socket.id);
+        if members.is_empty() {
+            self.end();
+        }
     }
 
     async fn ended(&self) {
@@ -166,11 +195,25 @@ impl<S: Sockets + 'static> House<S> {
         let any = SocketAddr::new(socket.family.any(), 0);
         let local = socket.local.get().unwrap_or(any);
         self.let_go(socket).await;
+        if peer.is_none() && local.port() != 0 {
+            let all = self.datagrams.borrow();
+            let shared = all.values().find(|one| one.is_at(local)).cloned();
+            drop(all);
+            if let Some(shared) = shared {
+                shared.members.borrow_mut().push(socket.clone());
+                let mut all = self.datagrams.borrow_mut();
+                all.insert(socket.id, shared.clone());
+                return Ok(shared);
+            }
+        }
         let (peer, ours) = peer.unzip();
         let stack = self.stacks_datagrams(local, peer).await?;
-        socket.local.set(Some(stack.local()));
+        let local = stack.local();
+        socket.local.set(Some(local));
         let datagrams = Rc::new(Datagrams {
             stack: RefCell::new(stack),
+            local,
+            members: RefCell::new(vec![socket.clone()]),
             peer,
             ours,
             ended: Cell::new(false),
@@ -178,12 +221,12 @@ impl<S: Sockets + 'static> House<S> {
         });
         let mut all = self.datagrams.borrow_mut();
         if let Some(other) = all.insert(socket.id, datagrams.clone()) {
-            other.end();
+            other.leave(socket);
         }
         drop(all);
-        let (house, one, of) = (self.clone(), datagrams.clone(), socket.clone());
+        let (house, one) = (self.clone(), datagrams.clone());
         self.spawner.spawn(async move {
-            select(pin!(house.move_in(&of, &one)), pin!(one.ended())).await;
+            select(pin!(house.move_in(&one)), pin!(one.ended())).await;
         });
         let (one, of) = (datagrams.clone(), socket.clone());
         if datagrams.ours.is_some() {
@@ -232,9 +275,9 @@ impl<S: Sockets + 'static> House<S> {
         let Some(ended) = ended else {
             return;
         };
-        ended.end();
+        ended.leave(socket);
         for _ in 0..LET_GO_TURNS {
-            if Rc::strong_count(&ended) == 1 {
+            if !ended.ended.get() || Rc::strong_count(&ended) == 1 {
                 return;
             }
             net::task::yield_now().await;
@@ -245,7 +288,7 @@ impl<S: Sockets + 'static> House<S> {
     pub fn end_datagrams(&self, socket: &Socket) {
         let ended = self.datagrams.borrow_mut().remove(&socket.id);
         if let Some(ended) = ended {
-            ended.end();
+            ended.leave(socket);
             self.senders
                 .borrow_mut()
                 .retain(|(to, _), _| *to != socket.id);
@@ -253,12 +296,15 @@ impl<S: Sockets + 'static> House<S> {
     }
 
     /// Gives a program what comes for it.
-    async fn move_in(self: &Rc<Self>, socket: &Rc<Socket>, datagrams: &Datagrams<S>) {
+    async fn move_in(self: &Rc<Self>, datagrams: &Datagrams<S>) {
         let mut place = vec![0; DATAGRAM_MAX];
         loop {
             match datagrams.receive(&mut place).await {
                 Ok((count, ends)) => {
                     let from = ends.from;
+                    let Some(socket) = datagrams.member(from) else {
+                        continue;
+                    };
                     let bytes = &place[..count];
                     let given = match (&datagrams.ours, datagrams.peer) {
                         (Some(ours), Some(peer))
@@ -267,22 +313,25 @@ impl<S: Sockets + 'static> House<S> {
                             give(ours, bytes).await
                         }
                         (Some(_), _) => Ok(()),
-                        (None, _) => self.send_as(socket, ends, bytes).await,
+                        (None, _) => self.send_as(&socket, ends, bytes).await,
                     };
-                    if given == Err(Errno::CONNREFUSED) {
-                        return self.left(socket);
+                    match given {
+                        Err(Errno::CONNREFUSED) => self.left(&socket),
+                        _ => socket.arrived(),
                     }
                 }
                 Err(error) => {
                     let errno = number(error);
-                    socket.error.set(Some(errno));
+                    for socket in &*datagrams.members.borrow() {
+                        socket.error.set(Some(errno));
+                        socket.arrived();
+                    }
                     // A peer that does not listen may later.
                     if errno != Errno::CONNREFUSED {
-                        return socket.arrived();
+                        return;
                     }
                 }
             }
-            socket.arrived();
         }
     }
 

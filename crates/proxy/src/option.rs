@@ -39,6 +39,7 @@ mod so {
     pub const PRIORITY: i32 = 12;
     pub const LINGER: i32 = 13;
     pub const REUSEPORT: i32 = 15;
+    pub const BINDTODEVICE: i32 = 25;
     pub const TIMESTAMP: i32 = 29;
     pub const PROTOCOL: i32 = 38;
     pub const DOMAIN: i32 = 39;
@@ -60,6 +61,7 @@ mod tcp {
 
 /// Options of `IP`: Linux's `include/uapi/linux/in.h`.
 mod ip {
+    pub const OPTIONS: i32 = 4;
     pub const PKTINFO: i32 = 8;
     pub const MTU: i32 = 14;
     pub const ADD_MEMBERSHIP: i32 = 35;
@@ -314,6 +316,8 @@ impl Options {
                 let [on, seconds] = [i32::from(self.linger.is_some()), self.linger.unwrap_or(0)];
                 Shown::Bytes([on.to_ne_bytes(), seconds.to_ne_bytes()].concat())
             }
+            // Of no device, and none.
+            (SOCKET, so::BINDTODEVICE) | (IP, ip::OPTIONS) => Shown::Bytes(Vec::new()),
             (SOCKET, so::PROTOCOL) => Shown::Int(if is_stream { TCP } else { UDP }),
             (SOCKET, so::DOMAIN) => Shown::Int(family.number().into()),
             // What Linux begins with: tcp(7), `net.core.rmem_default`.

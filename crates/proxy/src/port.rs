@@ -72,8 +72,8 @@ impl Port {
     }
 }
 
-/// Whether a socket of this family takes a connection of this peer.
-fn takes(family: Family, options: &Options, peer: SocketAddr) -> bool {
+/// Whether a socket of this family takes a connection or a datagram of this peer.
+pub fn takes(family: Family, options: &Options, peer: SocketAddr) -> bool {
     match (family, peer) {
         (Family::V4, SocketAddr::V4(_)) | (Family::V6, SocketAddr::V6(_)) => true,
         (Family::V6, SocketAddr::V4(_)) => !options.v6_only(),

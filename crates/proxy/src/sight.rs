@@ -9,14 +9,13 @@ use linux::interface::{ASKED_BYTES, Interfaces};
 use linux::namespace;
 use linux::netlink::Netlink;
 use linux::tap::Tap;
-use rustix::fs::{OFlags, ftruncate};
+use rustix::fs::ftruncate;
 use rustix::io::{Errno, pwrite};
 use rustix::net::netdevice::name_to_index;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// What the interface is called, as a machine's first one.
 const NAME: &str = "eth0";
@@ -35,7 +34,7 @@ pub struct Sight {
     asked: Interfaces,
     interface: Option<Interface>,
     /// What the program reads as `/etc/resolv.conf`.
-    resolver: Option<File>,
+    resolver: Option<OwnedFd>,
     shown: Vec<Own>,
 }
 
@@ -49,28 +48,22 @@ struct Interface {
 }
 
 impl Sight {
-    /// What the program sees whose first process is `keeper`. Where this process may make no
-    /// interface, it sees the loopback interface alone; where no file of its own was put in the
-    /// place of `/etc/resolv.conf`, it sees the host's.
+    /// What the program sees whose first process is `keeper`, and whose `/etc/resolv.conf` is
+    /// `resolver`, if that is one of its own. Where this process may make no interface, it sees the
+    /// loopback interface alone.
     ///
     /// # Errors
     /// The program's namespace cannot be entered.
-    pub fn new(keeper: u32, has_own_resolver: bool) -> io::Result<Self> {
+    pub fn new(keeper: u32, resolver: Option<OwnedFd>) -> io::Result<Self> {
         let theirs = File::open(format!("/proc/{keeper}/ns/net"))?;
         let ours = namespace::network().map_err(io::Error::other)?;
         namespace::enter_network(theirs.as_fd()).map_err(io::Error::other)?;
         let made = (Interfaces::here(), Interface::make().ok());
         namespace::enter_network(ours.as_fd()).map_err(io::Error::other)?;
-        let resolver = || {
-            let no_device = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-            let path = format!("/proc/{keeper}/root/etc/resolv.conf");
-            let mut options = OpenOptions::new();
-            options.write(true).custom_flags(no_device).open(path).ok()
-        };
         Ok(Self {
             asked: made.0?,
             interface: made.1,
-            resolver: has_own_resolver.then(resolver).flatten(),
+            resolver,
             shown: Vec::new(),
         })
     }
