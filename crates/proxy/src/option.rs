@@ -177,6 +177,11 @@ impl Options {
         }
     }
 
+    /// It takes no IPv4 from now on.
+    pub fn be_v6_only(&mut self) {
+        self.keep(IPV6, ipv6::V6ONLY, 1);
+    }
+
     /// Whether small pieces leave at once.
     pub fn no_delay(&self) -> bool {
         self.is_on(TCP, tcp::NODELAY)

@@ -18,8 +18,8 @@ import tempfile
 import time
 
 CALLS = 40
-PLACES = 5
-PORTS = 3
+PLACES = 6
+PORTS = 2
 V4, V6 = socket.AF_INET, socket.AF_INET6
 STREAM, DGRAM = socket.SOCK_STREAM, socket.SOCK_DGRAM
 HOSTS = {V4: "127.0.0.1", V6: "::1"}
@@ -72,6 +72,14 @@ class Sequence:
             at, other = self.random.randrange(PLACES), self.random.randrange(PLACES)
             call = self.random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
             draws = [self.random.random() for _ in range(6)]
+            fit = [
+                number
+                for number, place in enumerate(self.places)
+                if place and place.state == PREFERRED.get(call)
+            ]
+            # So that calls are made that make sense, most of the time.
+            if fit and draws[5] < 0.8:
+                at = fit[other % len(fit)]
             if self.places[at] is None:
                 call = "make"
             result = self.attempt(call, at, other, draws)
@@ -103,10 +111,16 @@ class Sequence:
         self.places[at] = Place(one, family, kind, blocks)
         return "made"
 
-    def address(self, family, draws):
+    def address(self, family, draws, aims=0):
         """One of a few addresses, so that sockets meet."""
         host = (HOSTS[family], ANY[family])[draws[0] < 0.3]
-        port = self.first_port + int(draws[1] * PORTS)
+        if draws[4] < aims:
+            for place in self.places:
+                if place and place.family == family and place.state == "listening":
+                    return HOSTS[family], place.one.getsockname()[1]
+        # Each version has its own: where one listens, the other is not refused but reset.
+        own = 0 if family == V4 else PORTS
+        port = self.first_port + own + int(draws[1] * PORTS)
         return host, port
 
     def bind(self, at, _, draws):
@@ -119,8 +133,9 @@ class Sequence:
 
     def listen(self, at, _, draws):
         place = self.places[at]
-        if place.kind == STREAM and not place.is_bound:
-            return skipped("a port that is chosen")
+        if place.kind == STREAM and not place.is_bound and place.state == "idle":
+            place.one.bind(self.address(place.family, draws[1:]))
+            place.is_bound = True
         place.one.listen(int(draws[0] * 4) + 1)
         place.state = "listening"
 
@@ -130,7 +145,7 @@ class Sequence:
             return skipped("bind before connect")
         if place.kind == STREAM and place.state in ("failed", "opening") and not self.is_open(place):
             return skipped("a second connect")
-        host, port = self.address(place.family, draws)
+        host, port = self.address(place.family, draws, 0.8)
         before, place.state = place.state, "failed"
         try:
             place.one.connect((host, port))
@@ -251,7 +266,7 @@ class Sequence:
         if place.state in ("opening", "failed") and not self.is_open(place):
             return skipped("the name of one that has failed")
         own = place.one.getsockname()[:2]
-        is_known = place.is_bound and own[1] - self.first_port < PORTS
+        is_known = place.is_bound and own[1] - self.first_port < 2 * PORTS
         shown = own if is_known else own[0]
         if place.kind == DGRAM and place.state != "idle" and not place.is_bound:
             shown = "chosen"
@@ -288,6 +303,16 @@ WEIGHTS = {
     "get": 3,
     "poll": 8,
     "names": 3,
+}
+# In which state a socket is with which a call makes sense.
+PREFERRED = {
+    "bind": "idle",
+    "listen": "idle",
+    "connect": "idle",
+    "accept": "listening",
+    "send": "open",
+    "recv": "open",
+    "shutdown": "open",
 }
 # Calls behind which something may be under way.
 CAUSES = {"connect", "send", "sendto", "shutdown", "close", "listen"}
