@@ -79,12 +79,12 @@ pub fn begin<S: Sockets + 'static>(
     let house = house.clone();
     house.clone().spawner.spawn(async move {
         serve::<S>(&house, &socket, (up, down), &ours, filler).await;
-        // Who still has it may ask for its name.
-        if unix::is_ready(&*ours, PollFlags::HUP) != Ok(true) && socket.error.get().is_none() {
-            socket.control.borrow_mut().take();
-            ours.hung_up().await;
+        drop(ours);
+        socket.control.borrow_mut().take();
+        // Who still has it may ask for its name: it is looked after until nobody has.
+        if !socket.is_alive() {
+            house.forget(&socket);
         }
-        house.forget(&socket);
     });
     Ok(())
 }

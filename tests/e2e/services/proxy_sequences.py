@@ -188,12 +188,18 @@ class Sequence:
         except OSError:
             return False
 
+    def is_left(self, place):
+        """Whether the peer sends no more."""
+        poller = select.poll()
+        poller.register(place.one, select.POLLRDHUP)
+        return place.kind == STREAM and bool(poller.poll(0))
+
     def send(self, at, _, draws):
         place = self.places[at]
+        if place.is_shut or self.is_left(place):
+            return skipped("send behind an end")
         if not self.is_open(place):
             return skipped("send without a peer")
-        if place.is_shut and place.kind == DGRAM:
-            return skipped("shutdown of datagrams")
         size = int(draws[0] * 2000)
         work = lambda: place.one.send(bytes([at]) * size, socket.MSG_NOSIGNAL)
         return unless_refused(work) if place.kind == DGRAM else work()
@@ -221,14 +227,22 @@ class Sequence:
 
     def shutdown(self, at, _, draws):
         place = self.places[at]
-        if not self.is_open(place) or place.kind == DGRAM:
+        if self.is_left(place) or not self.is_open(place) or place.kind == DGRAM:
             return skipped("shutdown without a connection")
         how = (socket.SHUT_WR, socket.SHUT_WR, socket.SHUT_RDWR)[int(draws[0] * 3)]
         place.one.shutdown(how)
         place.is_shut = True
 
     def close(self, at, *_):
-        self.places[at].one.close()
+        one = self.places[at].one
+        # What is not read would reset the connection, which the other end learns when it asks.
+        os.set_blocking(one.fileno(), False)
+        try:
+            while self.places[at].kind == STREAM and one.recv(1 << 16):
+                pass
+        except OSError:
+            pass
+        one.close()
         self.places[at] = None
 
     def set(self, at, _, draws):
@@ -263,8 +277,8 @@ class Sequence:
 
     def names(self, at, *_):
         place = self.places[at]
-        if place.state in ("opening", "failed") and not self.is_open(place):
-            return skipped("the name of one that has failed")
+        if place.is_shut or place.state in ("opening", "failed") and not self.is_open(place):
+            return skipped("the names of one that is over")
         own = place.one.getsockname()[:2]
         is_known = place.is_bound and own[1] - self.first_port < 2 * PORTS
         shown = own if is_known else own[0]
