@@ -66,6 +66,24 @@ pub const TEST: &[Tool] = &[
         required: false,
     },
     Tool {
+        program: "sshd",
+        packages: &["openssh-server"],
+        purpose: "serves on the stack of an image, and forks",
+        required: false,
+    },
+    Tool {
+        program: "ssh",
+        packages: &["openssh-client"],
+        purpose: "runs commands there",
+        required: false,
+    },
+    Tool {
+        program: "psql",
+        packages: &["postgresql", "postgresql-client"],
+        purpose: "asks PostgreSQL, which serves on the stack of an image",
+        required: false,
+    },
+    Tool {
         program: "python3",
         packages: &["python3"],
         purpose: "makes calls of sockets, one by one",

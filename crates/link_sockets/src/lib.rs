@@ -36,4 +36,5 @@ mod wire;
 
 pub use app::{Listener, Net, Stream, Table, UdpSocket};
 pub use fault::Fault;
+pub use message::Own;
 pub use stack::{Allowed, Orphans, Server};

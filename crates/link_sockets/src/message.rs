@@ -17,7 +17,7 @@ use core::time::Duration;
 /// The type of the frames: one that IEEE 802 leaves for experiments (RFC 9542, B).
 pub const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 /// The version of this protocol.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Bytes in front of the first message of a frame.
 pub const FRAME_HEAD: usize = 32;
 /// Bytes of a message in front of its body.
@@ -28,6 +28,8 @@ const ADDRESS: usize = 18;
 pub const DATAGRAM_HEAD: usize = ADDRESS + 16;
 /// Most sockets of a link.
 pub const SOCKETS_MAX: u32 = 4096;
+/// Most of what a stack says of itself at a time.
+pub const OWN_MAX: usize = 64;
 /// Most bytes of a socket that may be under way in a direction.
 pub const WINDOW_MAX: u32 = 1 << 20;
 
@@ -79,18 +81,27 @@ const REASONS: [Reason; 10] = [
     Reason::Other,
 ];
 
+/// What a stack says of itself, so that applications may show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Own {
+    /// An address of the stack's, in a network of so many bits.
+    Address(IpAddr, u8),
+    /// Who answers the stack's questions for names.
+    Resolver(IpAddr),
+}
+
 /// A message. Sockets have numbers below [`SOCKETS_MAX`], which the application chooses and has
 /// again once [`What::Closed`] has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// The socket.
+    /// The socket; 0 for what is said of none.
     pub socket: u32,
     /// What of it.
     pub what: What<'a>,
 }
 
 /// What is said of a socket. The application says what comes before [`What::Data`], the stack what
-/// comes behind [`What::End`], and both what is in between.
+/// comes behind [`What::End`], and both what is in between. [`What::Own`] is said of no socket.
 ///
 /// **Stacks that are killed.** Where the stack's connections outlive its image, the application
 /// keeps what it has sent until a [`What::Credit`] says that the stack has it, and the stack what
@@ -206,6 +217,8 @@ pub enum What<'a> {
         /// Bytes for which it has room.
         window: u32,
     },
+    /// This is so from now on, or no longer.
+    Own(Own, bool),
 }
 
 mod kind {
@@ -233,6 +246,8 @@ mod kind {
     pub const CLOSED: u8 = 36;
     pub const KEPT: u8 = 37;
     pub const RESUMED: u8 = 38;
+    pub const ADDRESS: u8 = 39;
+    pub const RESOLVER: u8 = 40;
 }
 
 /// Longest body of a message without data.
@@ -273,6 +288,16 @@ impl Body {
             IpAddr::V6(ip) => ip,
         };
         self.with(&ip.octets())
+    }
+
+    fn own(self, own: Own, is: bool) -> (u8, Self) {
+        match own {
+            Own::Address(ip, bits) => {
+                let body = self.ip(ip).numbers(&[bits.into(), is.into()]);
+                (kind::ADDRESS, body)
+            }
+            Own::Resolver(ip) => (kind::RESOLVER, self.ip(ip).number(is.into())),
+        }
     }
 
     fn address(self, address: SocketAddr) -> Self {
@@ -379,6 +404,7 @@ impl<'a> Message<'a> {
                 read,
             } => (kind::KEPT, body.name(name).numbers(&[written, read])),
             What::Resumed { written, window } => (kind::RESUMED, body.numbers(&[written, window])),
+            What::Own(own, is) => body.own(own, is),
         };
         (kind, body, &[])
     }
@@ -463,6 +489,25 @@ impl<'a> Fields<'a> {
         core::mem::take(&mut self.0)
     }
 
+    fn data(&mut self) -> Result<&'a [u8], Fault> {
+        match self.rest() {
+            // Who would send them might never end.
+            [] => Err(Fault::Length),
+            bytes => Ok(bytes),
+        }
+    }
+
+    fn own(&mut self, kind: u8) -> Result<Own, Fault> {
+        let ip = self.ip()?;
+        if kind == kind::RESOLVER {
+            return Ok(Own::Resolver(ip));
+        }
+        let longest = if ip.is_ipv4() { 32 } else { 128 };
+        let bits = u8::try_from(self.number()?).ok();
+        let bits = bits.filter(|bits| *bits <= longest);
+        Ok(Own::Address(ip, bits.ok_or(Fault::Value)?))
+    }
+
     fn what(&mut self, kind: u8) -> Result<What<'a>, Fault> {
         Ok(match kind {
             kind::LISTEN => What::Listen {
@@ -500,11 +545,7 @@ impl<'a> Fields<'a> {
                 left: self.number()?,
             },
             kind::HAVE => What::Have(self.window()?),
-            kind::DATA => match self.rest() {
-                // Who would send them might never end.
-                [] => return Err(Fault::Length),
-                bytes => What::Data(bytes),
-            },
+            kind::DATA => What::Data(self.data()?),
             kind::DATAGRAM => What::Datagram {
                 remote: self.address()?,
                 local: self.ip()?,
@@ -530,6 +571,7 @@ impl<'a> Fields<'a> {
                 written: self.number()?,
                 window: self.window()?,
             },
+            kind::ADDRESS | kind::RESOLVER => What::Own(self.own(kind)?, self.flag()?),
             _ => return Err(Fault::Kind),
         })
     }

@@ -1,10 +1,26 @@
 //! What any network interface is asked by name: whether it is up, and its MTU; taps that stay.
 
-use crate::sys::ioctl::{Command, Request, send};
+use crate::sys::ioctl::{self, Command, Request, send};
 use crate::sys::tap::Tap;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Questions about an interface that change nothing: `SIOCGIFNAME` and so on.
+const QUESTIONS: [Command; 10] = [
+    Command::GetName,
+    Command::GetFlags,
+    Command::GetOwn,
+    Command::GetPeer,
+    Command::GetBroadcast,
+    Command::GetMask,
+    Command::GetMetric,
+    Command::GetMtu,
+    Command::GetAddress,
+    Command::GetIndex,
+];
+/// Bytes of a question and its answer: `struct ifreq`.
+pub const ASKED_BYTES: usize = ioctl::BYTES;
 
 /// Lets a tap stay without a descriptor, until its network namespace goes or somebody deletes it.
 ///
@@ -85,6 +101,18 @@ impl Interfaces {
         let mut request = Request::new(name)?;
         send(self.0.as_fd(), Command::GetAddress, &mut request)?;
         Ok(request.mac())
+    }
+
+    /// Asks a question of netdevice(7) as a program has written it down; what the kernel answers.
+    ///
+    /// # Errors
+    /// `ENOTTY` for what is none, or would change something; what the kernel says.
+    pub fn ask(&self, number: u32, asked: [u8; ASKED_BYTES]) -> io::Result<[u8; ASKED_BYTES]> {
+        let question = QUESTIONS.into_iter().find(|one| *one as u32 == number);
+        let question = question.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTTY))?;
+        let mut request = Request::of(asked);
+        send(self.0.as_fd(), question, &mut request)?;
+        Ok(request.bytes())
     }
 
     fn flags(&self, name: &str) -> io::Result<i32> {

@@ -6,12 +6,13 @@
 use crate::address::{Family, Named, destination};
 use crate::caller::Caller;
 use crate::error;
-use crate::filter::number;
+use crate::filter::{number, question};
 use crate::house::{Found, House, Refused};
 use crate::message;
 use crate::option::{self, Effect, Shown, Transport};
 use crate::socket::{Place, Socket, State};
 use crate::{stream, unix};
+use linux::interface::ASKED_BYTES;
 use net::socket::Sockets;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
@@ -60,6 +61,7 @@ pub fn answer<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller) {
             let flags = caller.int(3);
             accept(house, caller, found, flags);
         }
+        number::IOCTL => caller.finish(ask(house, &caller)),
         number::GETSOCKNAME => caller.finish(own_name(&caller, socket)),
         number::GETPEERNAME => caller.finish(peer_name(&caller, socket)),
         number::SETSOCKOPT => set_option(house, caller, found),
@@ -387,6 +389,34 @@ fn peer_name(caller: &Caller, socket: &Socket) -> Result<i64, Errno> {
     Ok(0)
 }
 
+/// ioctl(2), of netdevice(7): what the program sees of its network answers.
+fn ask<S: Sockets + 'static>(house: &House<S>, caller: &Caller) -> Result<i64, Errno> {
+    let (question, at) = (caller.int(1).cast_unsigned(), caller.argument(2));
+    let sight = house.sight.borrow();
+    if question != question::LIST {
+        let mut request = [0; ASKED_BYTES];
+        caller.read(at, &mut request)?;
+        caller.write(at, &sight.ask(question, request)?)?;
+        return Ok(0);
+    }
+    // `struct ifconf`: bytes of room, and where; how many there would be, if nowhere.
+    let room = usize::try_from(caller.read_int(at)?).map_err(|_| Errno::INVAL)?;
+    let mut place = [0; 8];
+    caller.read(at.wrapping_add(8), &mut place)?;
+    let all = sight.list();
+    let count = match u64::from_ne_bytes(place) {
+        0 => all.len(),
+        place => {
+            let count = all.len().min(room / ASKED_BYTES);
+            caller.write(place, all[..count].as_flattened())?;
+            count
+        }
+    };
+    let len = (count * ASKED_BYTES) as i32;
+    caller.write(at, &len.to_ne_bytes())?;
+    Ok(0)
+}
+
 /// setsockopt(2)
 fn set_option<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Found) {
     let socket = found.socket;
@@ -395,6 +425,10 @@ fn set_option<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found:
         let mut bytes = [0; option::BYTES_MAX];
         let bytes = &mut bytes[..len.min(option::BYTES_MAX)];
         caller.read(caller.argument(3), bytes)?;
+        // Who has an address cannot change of which version it is.
+        if option::is_of_binding(caller.int(1), caller.int(2)) && socket.local.get().is_some() {
+            return Err(Errno::INVAL);
+        }
         let mut options = socket.options.borrow_mut();
         options.set(
             (socket.family, socket.transport),

@@ -3,17 +3,17 @@
 //! A program whose socket is connected reads and writes a socket of the kernel's, as for
 //! connections. One that names addresses has its calls passed to us: what it sends goes to the
 //! stack at once, and what comes for it waits in its socket, sent by one whose name is the peer's
-//! address.
+//! address and that of ours that it went to.
 
 use crate::address::destination;
 use crate::error::number;
 use crate::house::{Found, House};
 use crate::option::Transport;
-use crate::port::{LET_GO_LOOKS, LET_GO_PAUSE};
+use crate::port::{LET_GO_LOOKS, LET_GO_PAUSE, takes};
 use crate::reactor::Watched;
 use crate::socket::{Socket, State};
 use crate::unix::{self, End};
-use net::socket::{Datagrams as Stack, Sockets};
+use net::socket::{Datagrams as Stack, Ends, Sockets};
 use net::task::select;
 use rustix::io::Errno;
 use rustix::net::{
@@ -21,7 +21,7 @@ use rustix::net::{
 };
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
@@ -39,9 +39,11 @@ const LET_GO_TURNS: usize = 1024;
 /// Datagrams that leave before others have their turn.
 const BATCH_MAX: usize = 64;
 
-/// A socket of the stack's for one of a program's.
+/// A socket of the stack's for one of a program's, or for several that are at one port.
 pub struct Datagrams<S: Sockets> {
     stack: RefCell<S::Datagrams>,
+    local: SocketAddr,
+    members: RefCell<Vec<Rc<Socket>>>,
     peer: Option<SocketAddr>,
     /// The other end of the program's, if it has a peer.
     ours: Option<Watched>,
@@ -56,15 +58,21 @@ pub struct Arrived {
     /// Bytes that it had.
     pub whole: usize,
     pub from: Option<SocketAddr>,
+    /// Our address that it went to; unspecified where nobody knows it.
+    pub to: IpAddr,
 }
 
 impl<S: Sockets + 'static> Datagrams<S> {
-    /// Sends a datagram.
+    /// Sends a datagram, from this address of ours if there is one.
     ///
     /// # Errors
     /// Why not.
-    pub fn send(&self, bytes: &[u8], to: SocketAddr) -> Result<(), Errno> {
-        let sent = self.stack.borrow_mut().send(bytes, destination(to));
+    pub fn send(&self, bytes: &[u8], from: Option<IpAddr>, to: SocketAddr) -> Result<(), Errno> {
+        let mut stack = self.stack.borrow_mut();
+        let sent = match from {
+            Some(from) => stack.send_from(bytes, from, destination(to)),
+            None => stack.send(bytes, destination(to)),
+        };
         sent.map_err(number)
     }
 
@@ -83,13 +91,40 @@ impl<S: Sockets + 'static> Datagrams<S> {
         }
     }
 
-    async fn receive(&self, place: &mut [u8]) -> Result<(usize, SocketAddr), net::socket::Error> {
+    async fn receive(&self, place: &mut [u8]) -> Result<(usize, Ends), net::socket::Error> {
         // Borrowed for each look, so that others send meanwhile.
         poll_fn(|context| {
             let mut stack = self.stack.borrow_mut();
-            pin!(stack.receive(place)).poll(context)
+            pin!(stack.receive_at(place)).poll(context)
         })
         .await
+    }
+
+    /// Whose a datagram is: of several that take it, the same one for each peer.
+    fn member(&self, from: SocketAddr) -> Option<Rc<Socket>> {
+        let members = self.members.borrow();
+        let taking = members
+            .iter()
+            .filter(|one| takes(one.family, &one.options.borrow(), from));
+        let count = taking.clone().count();
+        let turn = usize::from(from.port()).checked_rem(count)?;
+        taking.skip(turn).next().cloned()
+    }
+
+    /// Whether others of the program's may be at this address with those that are here.
+    fn is_at(&self, local: SocketAddr) -> bool {
+        let is_any = |address: SocketAddr| address.ip().is_unspecified();
+        let meets = self.local.ip() == local.ip() || is_any(self.local) && is_any(local);
+        self.peer.is_none() && self.local.port() == local.port() && meets
+    }
+
+    /// One of those that are here is here no more. With the last one it ends.
+    fn leave(&self, socket: &Socket) {
+        let mut members = self.members.borrow_mut();
+        members.retain(|one| one.id != socket.id);
+        if members.is_empty() {
+            self.end();
+        }
     }
 
     async fn ended(&self) {
@@ -123,7 +158,7 @@ impl<S: Sockets + 'static> Datagrams<S> {
                 let read = ours.reads(|ours| recv(ours, &mut place[..], RecvFlags::DONTWAIT));
                 match read.await {
                     Ok((count, _)) => {
-                        if let Err(errno) = self.send(&place[..count], peer) {
+                        if let Err(errno) = self.send(&place[..count], None, peer) {
                             socket.error.set(Some(errno));
                         }
                     }
@@ -160,11 +195,25 @@ impl<S: Sockets + 'static> House<S> {
         let any = SocketAddr::new(socket.family.any(), 0);
         let local = socket.local.get().unwrap_or(any);
         self.let_go(socket).await;
+        if peer.is_none() && local.port() != 0 {
+            let all = self.datagrams.borrow();
+            let shared = all.values().find(|one| one.is_at(local)).cloned();
+            drop(all);
+            if let Some(shared) = shared {
+                shared.members.borrow_mut().push(socket.clone());
+                let mut all = self.datagrams.borrow_mut();
+                all.insert(socket.id, shared.clone());
+                return Ok(shared);
+            }
+        }
         let (peer, ours) = peer.unzip();
         let stack = self.stacks_datagrams(local, peer).await?;
-        socket.local.set(Some(stack.local()));
+        let local = stack.local();
+        socket.local.set(Some(local));
         let datagrams = Rc::new(Datagrams {
             stack: RefCell::new(stack),
+            local,
+            members: RefCell::new(vec![socket.clone()]),
             peer,
             ours,
             ended: Cell::new(false),
@@ -172,12 +221,12 @@ impl<S: Sockets + 'static> House<S> {
         });
         let mut all = self.datagrams.borrow_mut();
         if let Some(other) = all.insert(socket.id, datagrams.clone()) {
-            other.end();
+            other.leave(socket);
         }
         drop(all);
-        let (house, one, of) = (self.clone(), datagrams.clone(), socket.clone());
+        let (house, one) = (self.clone(), datagrams.clone());
         self.spawner.spawn(async move {
-            select(pin!(house.move_in(&of, &one)), pin!(one.ended())).await;
+            select(pin!(house.move_in(&one)), pin!(one.ended())).await;
         });
         let (one, of) = (datagrams.clone(), socket.clone());
         if datagrams.ours.is_some() {
@@ -226,9 +275,9 @@ impl<S: Sockets + 'static> House<S> {
         let Some(ended) = ended else {
             return;
         };
-        ended.end();
+        ended.leave(socket);
         for _ in 0..LET_GO_TURNS {
-            if Rc::strong_count(&ended) == 1 {
+            if !ended.ended.get() || Rc::strong_count(&ended) == 1 {
                 return;
             }
             net::task::yield_now().await;
@@ -239,7 +288,7 @@ impl<S: Sockets + 'static> House<S> {
     pub fn end_datagrams(&self, socket: &Socket) {
         let ended = self.datagrams.borrow_mut().remove(&socket.id);
         if let Some(ended) = ended {
-            ended.end();
+            ended.leave(socket);
             self.senders
                 .borrow_mut()
                 .retain(|(to, _), _| *to != socket.id);
@@ -247,11 +296,15 @@ impl<S: Sockets + 'static> House<S> {
     }
 
     /// Gives a program what comes for it.
-    async fn move_in(self: &Rc<Self>, socket: &Rc<Socket>, datagrams: &Datagrams<S>) {
+    async fn move_in(self: &Rc<Self>, datagrams: &Datagrams<S>) {
         let mut place = vec![0; DATAGRAM_MAX];
         loop {
             match datagrams.receive(&mut place).await {
-                Ok((count, from)) => {
+                Ok((count, ends)) => {
+                    let from = ends.from;
+                    let Some(socket) = datagrams.member(from) else {
+                        continue;
+                    };
                     let bytes = &place[..count];
                     let given = match (&datagrams.ours, datagrams.peer) {
                         (Some(ours), Some(peer))
@@ -260,30 +313,33 @@ impl<S: Sockets + 'static> House<S> {
                             give(ours, bytes).await
                         }
                         (Some(_), _) => Ok(()),
-                        (None, _) => self.send_as(socket, from, bytes).await,
+                        (None, _) => self.send_as(&socket, ends, bytes).await,
                     };
-                    if given == Err(Errno::CONNREFUSED) {
-                        return self.left(socket);
+                    match given {
+                        Err(Errno::CONNREFUSED) => self.left(&socket),
+                        _ => socket.arrived(),
                     }
                 }
                 Err(error) => {
                     let errno = number(error);
-                    socket.error.set(Some(errno));
+                    for socket in &*datagrams.members.borrow() {
+                        socket.error.set(Some(errno));
+                        socket.arrived();
+                    }
                     // A peer that does not listen may later.
                     if errno != Errno::CONNREFUSED {
-                        return socket.arrived();
+                        return;
                     }
                 }
             }
-            socket.arrived();
         }
     }
 
-    /// Has a datagram lie in the program's socket as one from this peer.
-    async fn send_as(&self, socket: &Socket, from: SocketAddr, bytes: &[u8]) -> Result<(), Errno> {
+    /// Has a datagram lie in the program's socket as one with these ends.
+    async fn send_as(&self, socket: &Socket, ends: Ends, bytes: &[u8]) -> Result<(), Errno> {
         let to = unix::name(End::Program, socket.id)?;
         loop {
-            let sent = self.with_sender((socket.id, from), |sender| {
+            let sent = self.with_sender((socket.id, ends), |sender| {
                 sendto(
                     sender,
                     bytes,
@@ -298,10 +354,10 @@ impl<S: Sockets + 'static> House<S> {
         }
     }
 
-    /// Does something with the socket that stands for a peer, for one of the program's.
+    /// Does something with the socket that stands for these ends, for one of the program's.
     fn with_sender<T>(
         &self,
-        of: (u64, SocketAddr),
+        of: (u64, Ends),
         work: impl FnOnce(&OwnedFd) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let mut senders = self.senders.borrow_mut();
@@ -334,10 +390,14 @@ impl<S: Sockets + 'static> House<S> {
         let (count, whole, sender) = recvfrom(&found.program, place, flags)?;
         let sender = sender.and_then(|sender| SocketAddrUnix::try_from(sender).ok());
         let named = sender.as_ref().and_then(unix::sent_by);
+        let any = found.socket.family.any();
+        let local = || found.socket.local.get().map_or(any, |local| local.ip());
+        let from = named.map(|ends| ends.from);
         Ok(Arrived {
             count,
             whole,
-            from: named.or(found.socket.peer.get()),
+            from: from.or(found.socket.peer.get()),
+            to: named.map_or_else(local, |ends| ends.to),
         })
     }
 
@@ -352,6 +412,11 @@ impl<S: Sockets + 'static> House<S> {
     ) -> Result<(), Errno> {
         let socket = &found.socket;
         let peer = destination(peer);
+        // One that has a peer takes nothing of another one's.
+        if socket.peer.take().is_some() {
+            connect_unspec(&found.program)?;
+            socket.state.set(State::Idle);
+        }
         let ours = unix::make(
             Transport::Datagrams,
             End::Datagrams,

@@ -31,6 +31,7 @@ const ALLOW: u32 = 0x7fff_0000;
 
 /// Numbers of calls: `asm/unistd_64.h`.
 pub mod number {
+    pub const IOCTL: i32 = 16;
     pub const SOCKET: i32 = 41;
     pub const CONNECT: i32 = 42;
     pub const ACCEPT: i32 = 43;
@@ -50,6 +51,21 @@ pub mod number {
     pub const IO_URING_SETUP: i32 = 425;
     pub const IO_URING_ENTER: i32 = 426;
     pub const IO_URING_REGISTER: i32 = 427;
+}
+
+/// Questions about interfaces, of netdevice(7): Linux's `include/uapi/linux/sockios.h`.
+pub mod question {
+    pub const NAME: u32 = 0x8910;
+    pub const LIST: u32 = 0x8912;
+    pub const FLAGS: u32 = 0x8913;
+    pub const OWN: u32 = 0x8915;
+    pub const PEER: u32 = 0x8917;
+    pub const BROADCAST: u32 = 0x8919;
+    pub const MASK: u32 = 0x891b;
+    pub const METRIC: u32 = 0x891d;
+    pub const MTU: u32 = 0x8921;
+    pub const ADDRESS: u32 = 0x8927;
+    pub const INDEX: u32 = 0x8933;
 }
 
 /// Families of addresses: Linux's `include/linux/socket.h`.
@@ -144,6 +160,26 @@ const RULES: &[(i32, Rule)] = &[
                 (family::NETLINK, Verdict::Allow),
             ],
             otherwise: Verdict::Refuse(NO_FAMILY),
+        },
+    ),
+    (
+        number::IOCTL,
+        Rule::By {
+            argument: 1,
+            cases: &[
+                (question::NAME, Verdict::Notify),
+                (question::LIST, Verdict::Notify),
+                (question::FLAGS, Verdict::Notify),
+                (question::OWN, Verdict::Notify),
+                (question::PEER, Verdict::Notify),
+                (question::BROADCAST, Verdict::Notify),
+                (question::MASK, Verdict::Notify),
+                (question::METRIC, Verdict::Notify),
+                (question::MTU, Verdict::Notify),
+                (question::ADDRESS, Verdict::Notify),
+                (question::INDEX, Verdict::Notify),
+            ],
+            otherwise: Verdict::Allow,
         },
     ),
     (number::CONNECT, Rule::Always(Verdict::Notify)),

@@ -6,10 +6,11 @@ use crate::datagrams::Datagrams;
 use crate::option::Transport;
 use crate::port::Ports;
 use crate::reactor::Reactor;
+use crate::sight::Sight;
 use crate::socket::{Place, Socket, Table};
 use crate::unix::{self, End, Meeting};
 use linux::notify::{self, Answer, Call};
-use net::socket::Sockets;
+use net::socket::{Ends, Sockets};
 use net::task::{Clock, Either, Spawner, select};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, socket_cookie, socket_timeout};
@@ -17,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
 use std::rc::Rc;
@@ -88,9 +89,11 @@ pub struct House<S: Sockets> {
     pub meeting: Meeting,
     /// Sockets for datagrams that the stack has for ours.
     pub datagrams: RefCell<HashMap<u64, Rc<Datagrams<S>>>>,
-    /// What datagrams come from, by the socket that they are for and the peer that has sent them.
-    pub senders: RefCell<HashMap<(u64, SocketAddr), OwnedFd>>,
+    /// What datagrams come from, by the socket that they are for and the ends that they had.
+    pub senders: RefCell<HashMap<(u64, Ends), OwnedFd>>,
     pub counts: Cell<Counts>,
+    /// What the program sees of its network.
+    pub sight: RefCell<Sight>,
     /// What was refused, and how often.
     pub refused: RefCell<BTreeMap<Refused, u64>>,
     listener: Rc<OwnedFd>,
@@ -105,13 +108,13 @@ pub struct Found {
 }
 
 impl<S: Sockets + 'static> House<S> {
-    /// What answers those whose calls come to `listener`.
+    /// What answers those whose calls come to `listener`, and who see this of their network.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn new(
         net: S,
-        listener: OwnedFd,
+        (listener, sight): (OwnedFd, Sight),
         reactor: Rc<Reactor>,
         spawner: Spawner,
         clock: Clock,
@@ -127,11 +130,17 @@ impl<S: Sockets + 'static> House<S> {
             datagrams: RefCell::default(),
             senders: RefCell::default(),
             counts: Cell::default(),
+            sight: RefCell::new(sight),
             refused: RefCell::default(),
             listener: Rc::new(listener),
             held: Cell::new(0),
             numbers: Cell::new(0),
         }))
+    }
+
+    /// The number of the program's interface that has this address.
+    pub fn interface(&self, ip: IpAddr) -> i32 {
+        self.sight.borrow().number(ip)
     }
 
     /// A number that nothing has.

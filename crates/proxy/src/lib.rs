@@ -5,11 +5,12 @@
 //! | `filter` | which calls are passed to us |
 //! | `caller` | who has made a call: its memory, its descriptors |
 //! | `calls`, `message` | calls, answered |
-//! | `address`, `option`, `error` | what programs write and read: pure |
+//! | `address`, `control`, `option`, `error` | what programs write and read: pure |
 //! | `socket` | a program's sockets, as we know them |
 //! | `unix` | what a program has in their place |
 //! | `port`, `stream`, `datagrams` | what moves between those and the stack's |
 //! | `reactor`, `house` | the tasks, and what they share |
+//! | `sight` | what a program sees of its network |
 //! | [`start`] | the program, in namespaces of its own |
 //! | `jail` | what the one thread may ask of the kernel |
 //! | [`run`] | the one thread that answers it |
@@ -21,6 +22,7 @@
 mod address;
 mod caller;
 mod calls;
+mod control;
 mod datagrams;
 pub mod direct;
 mod error;
@@ -34,6 +36,7 @@ mod option;
 mod port;
 pub mod reactor;
 pub mod run;
+mod sight;
 mod socket;
 pub mod start;
 mod stream;

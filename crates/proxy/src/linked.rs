@@ -3,7 +3,7 @@
 use crate::link::End;
 use crate::reactor::Reactor;
 use crate::run::{BELOW, Below};
-use link_sockets::{Net, Table};
+use link_sockets::{Net, Own, Table};
 use ports::Instant;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use std::cell::RefCell;
@@ -85,6 +85,10 @@ impl Below for Linked {
 
     fn has_left(&self) -> bool {
         self.table.borrow().has_left()
+    }
+
+    fn own(&self, show: &mut dyn FnMut(&[Own])) {
+        show(self.table.borrow().own());
     }
 
     fn deadline(&self) -> Instant {

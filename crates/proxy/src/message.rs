@@ -1,9 +1,10 @@
 //! Calls that name addresses: sendto(2), recvfrom(2), sendmsg(2), recvmsg(2), and those with many
 //! messages.
 
-use crate::address::Named;
+use crate::address::{Family, Named, STORAGE_BYTES};
 use crate::caller::Caller;
 use crate::calls::blocks;
+use crate::control::{self, Said};
 use crate::datagrams::DATAGRAM_MAX;
 use crate::filter::number;
 use crate::house::{Found, House};
@@ -12,12 +13,13 @@ use net::socket::Sockets;
 use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::Poll;
 
 /// Flags: Linux's `include/linux/socket.h`.
 const PEEK: i32 = 0x2;
+const CTRUNC: i32 = 0x8;
 const TRUNC: i32 = 0x20;
 const ERRQUEUE: i32 = 0x2000;
 const DONTWAIT: i32 = 0x40;
@@ -75,6 +77,9 @@ struct Message {
     parts: Vec<(u64, usize)>,
     /// The header, if there is one.
     header_at: Option<u64>,
+    /// Where control messages are, or have room, and how much.
+    control_at: u64,
+    control_len: usize,
 }
 
 impl Message {
@@ -87,6 +92,8 @@ impl Message {
             name_len_at: caller.argument(5),
             parts: vec![(caller.argument(1), len.min(DATAGRAM_MAX + 1))],
             header_at: None,
+            control_at: 0,
+            control_len: 0,
         })
     }
 
@@ -100,6 +107,9 @@ impl Message {
             u64::from_ne_bytes(bytes)
         };
         let (name_at, name_len) = (word(0), word(8) as i32);
+        if name_at != 0 && name_len < 0 {
+            return Err(Errno::INVAL);
+        }
         let (parts_at, count) = (word(16), word(24));
         if count > PARTS_MAX {
             return Err(Errno::MSGSIZE);
@@ -122,11 +132,27 @@ impl Message {
         }
         Ok(Self {
             name_at,
-            name_len,
+            name_len: name_len.min(STORAGE_BYTES as i32),
             name_len_at: at.wrapping_add(NAME_LEN_AT),
             parts,
             header_at: Some(at),
+            control_at: word(32),
+            control_len: usize::try_from(word(40)).unwrap_or(usize::MAX),
         })
+    }
+
+    /// From where the caller wants to send it, if it says so.
+    fn source(&self, caller: &Caller, family: Family) -> Result<Option<IpAddr>, Errno> {
+        let len = match self.control_at {
+            0 => 0,
+            _ => self.control_len,
+        };
+        if len > control::BYTES_MAX {
+            return Err(Errno::NOBUFS);
+        }
+        let mut bytes = vec![0; len];
+        caller.read(self.control_at, &mut bytes)?;
+        control::source(family, &bytes)
     }
 
     /// All bytes that the caller wants to send.
@@ -190,11 +216,12 @@ async fn send<S: Sockets + 'static>(
     };
     let to: SocketAddr = named.or(socket.peer.get()).ok_or(Errno::DESTADDRREQ)?;
     let bytes = message.bytes(caller)?;
+    let from = message.source(caller, socket.family)?;
     if let Some(errno) = socket.error.take() {
         return Err(errno);
     }
     let datagrams = house.datagrams(socket).await?;
-    match datagrams.send(&bytes, to) {
+    match datagrams.send(&bytes, from, to) {
         // Linux drops what finds no room as well, on its way out.
         Ok(()) | Err(Errno::NOBUFS) => Ok(bytes.len() as i64),
         Err(errno) => Err(errno),
@@ -264,8 +291,17 @@ async fn receive<S: Sockets + 'static>(
     }
     let is_cut = arrived.whole > arrived.count;
     if let Some(at) = message.header_at {
-        let shown = if is_cut { TRUNC } else { 0 };
-        caller.write(at.wrapping_add(CONTROL_LEN_AT), &0_u64.to_ne_bytes())?;
+        let wanted = socket.options.borrow().wanted();
+        let room = match message.control_at {
+            0 => 0,
+            _ => message.control_len,
+        };
+        let interface = house.interface(arrived.to);
+        let said = Said::new(socket.family, wanted, arrived.to, interface, room);
+        caller.write(message.control_at, &said.bytes)?;
+        let shown = if is_cut { TRUNC } else { 0 } | if said.is_cut { CTRUNC } else { 0 };
+        let len = said.bytes.len() as u64;
+        caller.write(at.wrapping_add(CONTROL_LEN_AT), &len.to_ne_bytes())?;
         caller.write(at.wrapping_add(FLAGS_AT), &shown.to_ne_bytes())?;
     }
     Ok(match flags & TRUNC {

@@ -6,6 +6,7 @@
 //! without.
 
 use crate::address::Family;
+use crate::control::Wanted;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ mod so {
     pub const PRIORITY: i32 = 12;
     pub const LINGER: i32 = 13;
     pub const REUSEPORT: i32 = 15;
+    pub const BINDTODEVICE: i32 = 25;
     pub const TIMESTAMP: i32 = 29;
     pub const PROTOCOL: i32 = 38;
     pub const DOMAIN: i32 = 39;
@@ -59,6 +61,8 @@ mod tcp {
 
 /// Options of `IP`: Linux's `include/uapi/linux/in.h`.
 mod ip {
+    pub const OPTIONS: i32 = 4;
+    pub const PKTINFO: i32 = 8;
     pub const MTU: i32 = 14;
     pub const ADD_MEMBERSHIP: i32 = 35;
     pub const DROP_MEMBERSHIP: i32 = 36;
@@ -70,6 +74,7 @@ mod ip {
 /// Options of `IPV6`: Linux's `include/uapi/linux/in6.h`.
 mod ipv6 {
     pub const V6ONLY: i32 = 26;
+    pub const RECVPKTINFO: i32 = 49;
     pub const MTU: i32 = 24;
     pub const ADD_MEMBERSHIP: i32 = 20;
     pub const DROP_MEMBERSHIP: i32 = 21;
@@ -164,6 +169,19 @@ impl Options {
         self.is_on(IPV6, ipv6::V6ONLY)
     }
 
+    /// What is to be said of datagrams that come.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            v4: self.is_on(IP, ip::PKTINFO),
+            v6: self.is_on(IPV6, ipv6::RECVPKTINFO),
+        }
+    }
+
+    /// It takes no IPv4 from now on.
+    pub fn be_v6_only(&mut self) {
+        self.keep(IPV6, ipv6::V6ONLY, 1);
+    }
+
     /// Whether small pieces leave at once.
     pub fn no_delay(&self) -> bool {
         self.is_on(TCP, tcp::NODELAY)
@@ -238,6 +256,10 @@ impl Options {
                 let group: [u8; 16] = *bytes.first_chunk().ok_or(Errno::INVAL)?;
                 return Ok(Effect::Group(group.into(), name == ipv6::ADD_MEMBERSHIP));
             }
+            (IP, ip::PKTINFO) => self.keep(level, name, i32::from(int_or_small()? != 0)),
+            (IPV6, ipv6::RECVPKTINFO) => {
+                self.keep(level, name, i32::from(int.ok_or(Errno::INVAL)? != 0));
+            }
             (IP, name) if ip::KEPT.contains(&name) => self.keep(level, name, int_or_small()?),
             (IPV6, name) if name == ipv6::V6ONLY || ipv6::KEPT.contains(&name) => {
                 self.keep(level, name, int.ok_or(Errno::INVAL)?);
@@ -299,6 +321,8 @@ impl Options {
                 let [on, seconds] = [i32::from(self.linger.is_some()), self.linger.unwrap_or(0)];
                 Shown::Bytes([on.to_ne_bytes(), seconds.to_ne_bytes()].concat())
             }
+            // Of no device, and none.
+            (SOCKET, so::BINDTODEVICE) | (IP, ip::OPTIONS) => Shown::Bytes(Vec::new()),
             (SOCKET, so::PROTOCOL) => Shown::Int(if is_stream { TCP } else { UDP }),
             (SOCKET, so::DOMAIN) => Shown::Int(family.number().into()),
             // What Linux begins with: tcp(7), `net.core.rmem_default`.
@@ -333,10 +357,16 @@ impl Options {
             (IPV6, name) if name == ipv6::V6ONLY || ipv6::KEPT.contains(&name) => Shown::Int(0),
             (SOCKET | IP | IPV6 | UDP, _) => return Err(Errno::NOPROTOOPT),
             (TCP, _) if is_stream => return Err(Errno::NOPROTOOPT),
+            _ if family == Family::V6 => return Err(Errno::NOPROTOOPT),
             _ => return Err(Errno::OPNOTSUPP),
         };
         Ok(shown)
     }
+}
+
+/// Whether an option says of which version of IP a bound address is.
+pub fn is_of_binding(level: i32, name: i32) -> bool {
+    (level, name) == (IPV6, ipv6::V6ONLY)
 }
 
 /// Two numbers.

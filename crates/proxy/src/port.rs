@@ -72,8 +72,8 @@ impl Port {
     }
 }
 
-/// Whether a socket of this family takes a connection of this peer.
-fn takes(family: Family, options: &Options, peer: SocketAddr) -> bool {
+/// Whether a socket of this family takes a connection or a datagram of this peer.
+pub fn takes(family: Family, options: &Options, peer: SocketAddr) -> bool {
     match (family, peer) {
         (Family::V4, SocketAddr::V4(_)) | (Family::V6, SocketAddr::V6(_)) => true,
         (Family::V6, SocketAddr::V4(_)) => !options.v6_only(),
@@ -176,18 +176,14 @@ impl<S: Sockets + 'static> House<S> {
         if address.port() != 0 {
             return match self.conflict(socket, address) {
                 true => Err(Errno::ADDRINUSE),
-                false => {
-                    socket.local.set(Some(address));
-                    Ok(address)
-                }
+                false => Ok(socket.bind(address)),
             };
         }
         for _ in CHOSEN_FIRST..=CHOSEN_LAST {
             let port = self.ports.borrow_mut().choose();
             let address = SocketAddr::new(address.ip(), port);
             if !self.conflict(socket, address) {
-                socket.local.set(Some(address));
-                return Ok(address);
+                return Ok(socket.bind(address));
             }
         }
         Err(Errno::ADDRINUSE)
@@ -198,7 +194,8 @@ impl<S: Sockets + 'static> House<S> {
         let wanted = Bound::new(socket, address);
         let table = self.table.borrow();
         let others = table.all().filter(|other| {
-            let is_bound = !other.is_served() && other.id != socket.id;
+            let is_over = other.state.get() == State::Over;
+            let is_bound = !other.is_served() && !is_over && other.id != socket.id;
             let bound = other.local.get().filter(|_| is_bound);
             bound.is_some_and(|bound| wanted.conflicts(&Bound::new(other, bound)))
         });

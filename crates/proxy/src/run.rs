@@ -7,6 +7,7 @@ use crate::link::now;
 use crate::reactor::{EVENTS_MAX, Reactor};
 use crate::start::{Reason, Started, as_shell};
 use crate::unix::is_ready;
+use link_sockets::Own;
 use linux::process::Child;
 use linux::signal::Held;
 use net::socket::Sockets;
@@ -26,6 +27,8 @@ use std::time::Duration;
 const CALLS_PER_TURN: usize = 64;
 /// How long what was written may take to leave once the program has ended.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
+/// A program begins once the stack has said which addresses it has, or after so long.
+const STACK_PATIENCE: Duration = Duration::from_secs(1);
 /// What the epoll set says of calls, and of signals.
 const CALLS: u64 = Reactor::OTHERS;
 const SIGNALS: u64 = Reactor::OTHERS + 1;
@@ -42,6 +45,9 @@ pub trait Below {
 
     /// When [`Self::receive`] has something to do although nothing has come.
     fn deadline(&self) -> Instant;
+
+    /// Shows what the stack says of itself; nothing where nobody ever says anything.
+    fn own(&self, _: &mut dyn FnMut(&[Own])) {}
 
     /// Whether all that was written to sockets that are closed has left.
     fn has_left(&self) -> bool {
@@ -98,10 +104,10 @@ pub fn run<S: Sockets + 'static>(
         .map_err(|error| Reason::System("signals", error))?;
     let mut executor = Executor::new();
     let clock = Clock::default();
-    let (keeper, listener) = started.go()?;
+    let (keeper, seen, go) = started.parts();
     let net = net(&reactor);
     let spawner = executor.spawner();
-    let house = House::new(net, listener, reactor.clone(), spawner, clock.clone());
+    let house = House::new(net, seen, reactor.clone(), spawner, clock.clone());
     let house = house.map_err(step("sockets"))?;
     watch(&reactor, house.listener(), CALLS).map_err(step("epoll"))?;
     watch(&reactor, signals.as_fd(), SIGNALS).map_err(step("epoll"))?;
@@ -110,7 +116,8 @@ pub fn run<S: Sockets + 'static>(
     if below.jailed() {
         jail::close().map_err(Reason::Jail)?;
     }
-    ready();
+    let mut waits = Some((go, ready));
+    let patience = now() + STACK_PATIENCE;
     let mut over = None;
     let mut events = Vec::with_capacity(EVENTS_MAX);
     let mut has_calls = false;
@@ -120,7 +127,15 @@ pub fn run<S: Sockets + 'static>(
             answer(&house).map_err(step("calls"))?;
         }
         let idle = one_turn(below, (&mut executor, &clock), time);
-        let until = sleep_until(idle, clock.deadline().into_iter().chain([below.deadline()]));
+        let is_known = show(below, &house);
+        // What a program sees of its network it looks at when it begins.
+        if let Some((go, ready)) = waits.take_if(|_| is_known || time >= patience) {
+            go.go();
+            ready();
+        }
+        let patience = waits.as_ref().map(|_| patience);
+        let deadlines = [clock.deadline(), patience].into_iter().flatten();
+        let until = sleep_until(idle, deadlines.chain([below.deadline()]));
         let waited = below.wait(reactor.epoll(), until, &mut events);
         waited.map_err(|error| Reason::System("epoll", error))?;
         reactor.dispatch(&events);
@@ -141,6 +156,19 @@ pub fn run<S: Sockets + 'static>(
             return Ok(ended(&house, status));
         }
     }
+}
+
+/// Shows the program what the stack says of itself; whether nothing of it need be waited for.
+fn show<S: Sockets + 'static>(below: &impl Below, house: &House<S>) -> bool {
+    let mut is_known = true;
+    below.own(&mut |own| {
+        is_known = !own.is_empty();
+        // While there is no stack, the program sees what the last one has said.
+        if is_known {
+            house.sight.borrow_mut().show(own);
+        }
+    });
+    is_known
 }
 
 /// One turn of all tasks; whether nobody can go on.

@@ -89,6 +89,16 @@ impl Socket {
         }
     }
 
+    /// It has this address from now on.
+    pub fn bind(&self, address: SocketAddr) -> SocketAddr {
+        // As Linux does: with an address of one version it is of that one.
+        if address.is_ipv6() && !address.ip().is_unspecified() {
+            self.options.borrow_mut().be_v6_only();
+        }
+        self.local.set(Some(address));
+        address
+    }
+
     /// Wakes this task once something has come for the program.
     pub fn wait(&self, waker: &Waker) {
         let mut waiting = self.waiting.borrow_mut();

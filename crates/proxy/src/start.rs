@@ -5,6 +5,7 @@
 //! and takes what becomes an orphan. When the first ends, the kernel ends whoever is left there; so
 //! nothing outlives the program, nor us.
 
+use crate::sight::Sight;
 use crate::{filter, jail};
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError, Ruleset,
@@ -17,17 +18,22 @@ use linux::signal::Held;
 use linux::{descriptor, notify};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read, write};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use rustix::mount::{mount, mount_change, unmount};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, WaitStatus};
 use rustix::process::{pidfd_getfd, pidfd_open, waitpid};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{fmt, io};
+use std::{fmt, fs, io};
 
+/// The number of no descriptor.
+const NONE: i32 = -1;
 /// What ends the program's wait to begin.
 const GO: [u8; 1] = [1];
 /// The exit status of a program that is not there, and of one that cannot be started: the shell's.
@@ -142,22 +148,25 @@ pub struct Started {
     pub keeper: Child,
     /// Where its calls come to.
     pub listener: OwnedFd,
-    go: OwnedFd,
+    pub(crate) sight: Sight,
+    go: Go,
+}
+
+/// What lets a program begin.
+#[derive(Debug)]
+pub struct Go(OwnedFd);
+
+impl Go {
+    /// Lets it begin. One that has ended does not.
+    pub fn go(self) {
+        let _ = write(&self.0, &GO);
+    }
 }
 
 impl Started {
-    /// Lets it begin.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub fn go(self) -> Result<(Child, OwnedFd), Reason> {
-        let Self {
-            keeper,
-            listener,
-            go,
-        } = self;
-        write(&go, &GO).map_err(|_| Reason::Ended)?;
-        Ok((keeper, listener))
+    /// Its parts.
+    pub(crate) fn parts(self) -> (Child, (OwnedFd, Sight), Go) {
+        (self.keeper, (self.listener, self.sight), self.go)
     }
 }
 
@@ -192,16 +201,23 @@ pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
     let (ids, alone) = users;
     namespace::map_child(keeper.id(), &ids, alone)?;
     write(&tell, &GO).map_err(|_| Reason::Ended)?;
-    let number = hear_number(&said)?;
+    let [listener, resolver] = hear_numbers(&said)?;
     let pid = Pid::from_raw(keeper.id().cast_signed()).ok_or(Reason::Ended)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(system("pidfd_open"))?;
-    let listener = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty());
-    let listener = listener.map_err(system("pidfd_getfd"))?;
+    let taken = |number| {
+        let taken = pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty());
+        taken.map_err(system("pidfd_getfd"))
+    };
+    let listener = taken(listener)?;
+    let resolver = (resolver != NONE).then(|| taken(resolver)).transpose()?;
+    let sight = Sight::new(keeper.id(), resolver);
+    let sight = sight.map_err(|error| Reason::System("the program's network", error))?;
     write(&tell, &GO).map_err(|_| Reason::Ended)?;
     Ok(Started {
         keeper,
         listener,
-        go,
+        sight,
+        go: Go(go),
     })
 }
 
@@ -262,12 +278,15 @@ fn hear(from: &OwnedFd) -> Result<(), Reason> {
     }
 }
 
-/// Waits for the number of a descriptor.
-fn hear_number(from: &OwnedFd) -> Result<i32, Reason> {
-    let mut bytes = [0; 4];
+/// Waits for the numbers of two descriptors, of which the second may be [`NONE`].
+fn hear_numbers(from: &OwnedFd) -> Result<[i32; 2], Reason> {
+    let mut bytes = [0; 8];
     // A pipe hands over what was written at once as a whole.
     match read(from, &mut bytes) {
-        Ok(4) => Ok(i32::from_ne_bytes(bytes)),
+        Ok(8) => Ok([0, 4].map(|at| {
+            let number = bytes[at..].first_chunk();
+            number.map_or(NONE, |number| i32::from_ne_bytes(*number))
+        })),
         _ => Err(Reason::Ended),
     }
 }
@@ -285,15 +304,21 @@ fn keep(
     hear(hears)?;
     let up = Interfaces::here().and_then(|here| here.bring_up(LOOPBACK));
     up.map_err(system("loopback interface"))?;
-    if let Some(resolver) = &program.resolver {
-        see_resolver(resolver)?;
-    }
+    let resolver = match &program.resolver {
+        Some(resolver) => {
+            see_resolver(resolver)?;
+            None
+        }
+        // Without a place for such a file the program sees the host's.
+        None => see_own_resolver().ok(),
+    };
     let listener =
         notify::listen(&filter::program(program.noted)).map_err(system("filter of calls"))?;
-    let number = listener.as_raw_fd().to_ne_bytes();
-    write(says, &number).map_err(system("write"))?;
+    let resolver_number = resolver.as_ref().map_or(NONE, File::as_raw_fd);
+    let numbers = [listener.as_raw_fd(), resolver_number].map(i32::to_ne_bytes);
+    write(says, numbers.as_flattened()).map_err(system("write"))?;
     hear(hears)?;
-    drop(listener);
+    drop((listener, resolver));
     // Closed once the keeper has ended.
     let (lives, _life) = pipe_with(PipeFlags::CLOEXEC).map_err(system("pipe"))?;
     let first = process::fork_first(c"proxy-first", held, || {
@@ -312,6 +337,26 @@ fn see_resolver(file: &Path) -> Result<(), Reason> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(system("mounts"))?;
     mount(file, "/etc/resolv.conf", c"", MountFlags::BIND, None).map_err(system("/etc/resolv.conf"))
+}
+
+/// Shows the program a file of its own in the place of `/etc/resolv.conf`, which says the same to
+/// begin with. It is in no folder any more: whoever answers the program writes to it.
+fn see_own_resolver() -> Result<File, Reason> {
+    const FOLDER: &str = "/tmp";
+    const FILE: &str = "/tmp/resolv.conf";
+    let text = fs::read("/etc/resolv.conf").map_err(system("/etc/resolv.conf"))?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).map_err(system("mounts"))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount(c"tmpfs", FOLDER, c"tmpfs", flags, None).map_err(system(FOLDER))?;
+    let made = File::create_new(FILE).map_err(system(FILE));
+    let seen = made.and_then(|mut file| {
+        file.write_all(&text).map_err(system(FILE))?;
+        see_resolver(Path::new(FILE))?;
+        Ok(file)
+    });
+    unmount(FOLDER, UnmountFlags::DETACH).map_err(system(FOLDER))?;
+    seen
 }
 
 /// Takes all files from this process but those that the program is to see.

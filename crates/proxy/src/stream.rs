@@ -79,7 +79,12 @@ pub fn begin<S: Sockets + 'static>(
     let house = house.clone();
     house.clone().spawner.spawn(async move {
         serve::<S>(&house, &socket, (up, down), &ours, filler).await;
-        house.forget(&socket);
+        drop(ours);
+        socket.control.borrow_mut().take();
+        // Who still has it may ask for its name: it is looked after until nobody has.
+        if !socket.is_alive() {
+            house.forget(&socket);
+        }
     });
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! socket it is, and by a name we see whether anybody still has it.
 
 use crate::option::Transport;
+use net::socket::Ends;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_send_buffer_size;
@@ -14,7 +15,7 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
     getpeername, getsockname, listen, send, socket_with,
 };
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Connections that wait at the meeting point: we take each one at once.
@@ -101,21 +102,42 @@ pub fn make(
     Ok(socket)
 }
 
-/// A socket that sends datagrams to socket `to` in the name of a peer.
+/// A socket that sends datagrams to socket `to` in the name of who has sent them, and of our
+/// address that they went to.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`.
-pub fn sender(to: u64, peer: SocketAddr) -> Result<OwnedFd, Errno> {
+pub fn sender(to: u64, ends: Ends) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
-    bind(&socket, &of_ours(format_args!("{SENDER}{to:x},{peer}"))?)?;
+    let [from, at] = [ends.from.ip(), ends.to].map(bits);
+    let port = ends.from.port();
+    // As numbers, so that the longest ones fit into a name.
+    let name = of_ours(format_args!("{SENDER}{to:x},{from:x},{port:x},{at:x}"))?;
+    bind(&socket, &name)?;
     Ok(socket)
 }
 
-/// The peer in whose name a datagram was sent.
-pub fn sent_by(sender: &SocketAddrUnix) -> Option<SocketAddr> {
-    let (_, peer) = said(sender)?.strip_prefix(SENDER)?.split_once(',')?;
-    peer.parse().ok()
+/// In whose name a datagram was sent.
+pub fn sent_by(sender: &SocketAddrUnix) -> Option<Ends> {
+    let (_, ends) = said(sender)?.strip_prefix(SENDER)?.split_once(',')?;
+    let mut numbers = ends.split(',').map(|text| u128::from_str_radix(text, 16));
+    let mut next = || numbers.next()?.ok();
+    let (from, port, to) = (ip(next()?), u16::try_from(next()?).ok()?, ip(next()?));
+    let from = SocketAddr::new(from, port);
+    Some(Ends { from, to })
+}
+
+/// An address as a number.
+fn bits(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(ip) => ip.to_bits(),
+    }
+}
+
+fn ip(bits: u128) -> IpAddr {
+    IpAddr::from(Ipv6Addr::from_bits(bits)).to_canonical()
 }
 
 /// The name of a socket.
@@ -292,9 +314,12 @@ mod tests {
     #[test]
     fn a_datagram_says_in_whose_name_it_was_sent() {
         let program = make(Transport::Datagrams, End::Program, 21, true).unwrap();
-        for peer in ["192.0.2.1:53", "[2001:db8::1]:53"] {
-            let peer: SocketAddr = peer.parse().unwrap();
-            let sender = sender(21, peer).unwrap();
+        let long = "[fffe:ffff:ffff:ffff:ffff:ffff:ffff:fffe]:65535";
+        for peer in ["192.0.2.1:53", "[2001:db8::1]:53", long] {
+            let from: SocketAddr = peer.parse().unwrap();
+            let to = from.ip();
+            let ends = Ends { from, to };
+            let sender = sender(21, ends).unwrap();
             let to = name(End::Program, 21).unwrap();
             rustix::net::sendto(&sender, b"hello", SendFlags::empty(), &to).unwrap();
             let mut place = [0; 9];
@@ -302,7 +327,7 @@ mod tests {
             let (count, _, from) = received.unwrap();
             assert_eq!(count, 5);
             let from = SocketAddrUnix::try_from(from.unwrap()).unwrap();
-            assert_eq!(sent_by(&from), Some(peer));
+            assert_eq!(sent_by(&from), Some(ends));
         }
     }
 }

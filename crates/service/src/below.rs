@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::net::IpAddr;
 use device::{HEADROOM, Netif, Pool, WaitHandle};
 use link_sockets::Table as Sockets;
 use net::address::Prefix;
@@ -24,7 +25,7 @@ use net::stack::Stack;
 use net::tcp::Config;
 use net::tcp::host::Tcp;
 use net::tcp::identity::Secret;
-use net::version::Addresses;
+use net::version::{Addresses, Standing};
 use ports::inquiry::Listed;
 use unikernel::{Instant, Ready, println};
 
@@ -52,6 +53,10 @@ pub trait Below {
     fn lease(&mut self) -> Option<Lease> {
         None
     }
+
+    /// Shows the addresses of its own that are in use, and the bits of their networks. A stack
+    /// elsewhere has its own.
+    fn addresses(&self, _: &mut dyn FnMut(IpAddr, u8)) {}
 
     /// Shows what was counted, by the names of [`net::metrics`]. A stack elsewhere counts itself.
     fn counts(&self, _: &mut dyn FnMut(&'static str, u64)) {}
@@ -88,6 +93,22 @@ impl Below for Rc<RefCell<Stack<Ipv4, Ipv6>>> {
         let mut stack = self.borrow_mut();
         let mut leases = stack.dhcp().filter_map(|(_, dhcp)| dhcp.lease().cloned());
         leases.next()
+    }
+
+    fn addresses(&self, show: &mut dyn FnMut(IpAddr, u8)) {
+        let usable = |standing| standing == Standing::Usable;
+        for port in self.borrow().ip.all() {
+            for own in port.v4.addresses() {
+                if usable(port.v4.standing(own.address())) {
+                    show(own.address().into(), own.bits());
+                }
+            }
+            for own in port.v6.addresses() {
+                if usable(port.v6.standing(own.address())) {
+                    show(own.address().into(), own.bits());
+                }
+            }
+        }
     }
 
     fn counts(&self, show: &mut dyn FnMut(&'static str, u64)) {

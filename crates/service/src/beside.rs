@@ -7,7 +7,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use device::Netif;
-use link_sockets::{Allowed, Orphans};
+use link_sockets::{Allowed, Orphans, Own};
 use unikernel::{Instant, println};
 
 /// What has its turns beside the stack.
@@ -29,7 +29,10 @@ pub trait Beside {
 pub type Besides = Rc<RefCell<Vec<Box<dyn Beside>>>>;
 
 /// Sockets of the stack, for an application in the image at the other end of a link.
-pub struct Server(link_sockets::Server<Net>);
+pub struct Server {
+    sockets: link_sockets::Server<Net>,
+    own: Rc<RefCell<Vec<Own>>>,
+}
 
 impl Server {
     /// Over this port, one of so many links. Among the orphans are those of the application.
@@ -42,20 +45,18 @@ impl Server {
     ) -> Self {
         let sockets = (service.net.clone(), service.spawner.clone(), orphans);
         let memory = queues_bytes() / links.max(1);
-        Self(link_sockets::Server::new(
-            port,
-            sockets,
-            allowed,
-            memory,
-            session(),
-        ))
+        Self {
+            sockets: link_sockets::Server::new(port, sockets, allowed, memory, session()),
+            own: service.own.clone(),
+        }
     }
 }
 
 impl Beside for Server {
     fn receive(&mut self) -> bool {
-        let any = self.0.receive();
-        if let Some((link, count, fault)) = self.0.take_fault()
+        let any = self.sockets.receive();
+        self.sockets.tell(&self.own.borrow());
+        if let Some((link, count, fault)) = self.sockets.take_fault()
             && count <= FAULTS_SAID
         {
             println!("{link}: the image there breaks the rules, its sockets are reset: {fault}");
@@ -64,7 +65,7 @@ impl Beside for Server {
     }
 
     fn send(&mut self) -> bool {
-        self.0.flush();
+        self.sockets.flush();
         true
     }
 }

@@ -43,7 +43,7 @@ use core::cell::{Cell, RefCell};
 use core::future::Future;
 use core::time::Duration;
 use device::Netif;
-use link_sockets::Table;
+use link_sockets::{Own, Table};
 #[cfg(not(feature = "smoltcp"))]
 use net::address::Prefix;
 use net::dns::{Names, Resolver};
@@ -77,6 +77,8 @@ pub struct Service {
     pub arguments: Vec<&'static str>,
     /// What has its turns beside the stack.
     pub beside: Besides,
+    /// What the stack says of itself, as of this turn.
+    pub own: Rc<RefCell<Vec<Own>>>,
 }
 
 /// Options of the stack that mean nothing without one.
@@ -309,13 +311,19 @@ where
     let (executor, clock) = (Executor::new(), Clock::default());
     let resolver = Resolver::new(net.clone(), clock.clone(), start.key);
     resolver.set(Names::with(&options.dns, None));
+    let own = Rc::new(RefCell::new(Vec::new()));
     let changed = {
         let resolver = resolver.clone();
+        let own = own.clone();
         move |below: &mut B| {
             let changes = below.changes();
             if !changes.is_empty() {
                 resolver.set(Names::with(&options.dns, below.lease().as_ref()));
             }
+            let mut own = own.borrow_mut();
+            own.clear();
+            below.addresses(&mut |address, bits| own.push(Own::Address(address, bits)));
+            resolver.servers(|server| own.push(Own::Resolver(server)));
             for (port, change) in changes {
                 println!("{name}: {change} on {}", ports[port]);
             }
@@ -334,6 +342,7 @@ where
     let beside = Rc::new(RefCell::new(Vec::new()));
     let main = main(Service {
         beside: beside.clone(),
+        own,
         net,
         resolver,
         clock: clock.clone(),

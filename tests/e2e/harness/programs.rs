@@ -30,7 +30,7 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 34] = [
+const OPTIONAL: [(&str, &str); 38] = [
     (
         "busybox",
         "needs busybox with udhcpd: sudo apt-get install busybox",
@@ -60,6 +60,7 @@ const OPTIONAL: [(&str, &str); 34] = [
     ("nft", "needs nft: sudo apt-get install nftables"),
     ("ping", "needs ping: sudo apt-get install iputils-ping"),
     ("pgrep", "needs pgrep: sudo apt-get install procps"),
+    ("psql", "needs psql: sudo apt-get install postgresql-client"),
     ("python3", "needs python3: sudo apt-get install python3"),
     (
         "qemu-img",
@@ -79,6 +80,12 @@ const OPTIONAL: [(&str, &str); 34] = [
         "needs redis-server: sudo apt-get install redis-server",
     ),
     ("sfdisk", "needs sfdisk: sudo apt-get install fdisk"),
+    ("ssh", "needs ssh: sudo apt-get install openssh-client"),
+    (
+        "ssh-keygen",
+        "needs ssh-keygen: sudo apt-get install openssh-client",
+    ),
+    ("sshd", "needs sshd: sudo apt-get install openssh-server"),
     ("ss", "needs ss: sudo apt-get install iproute2"),
     ("sysctl", "needs sysctl: sudo apt-get install procps"),
     ("systemctl", "needs systemctl: sudo apt-get install systemd"),

@@ -13,6 +13,8 @@ mod offers;
 mod parity;
 mod ports;
 mod proxy;
+mod proxy_hostile;
+mod proxy_programs;
 pub mod router;
 mod runs;
 mod smoltcp;
@@ -58,6 +60,8 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         parity::trials,
         ports::trials,
         proxy::trials,
+        proxy_hostile::trials,
+        proxy_programs::trials,
         router::trials,
         runs::trials,
         smoltcp::trials,

@@ -22,14 +22,14 @@ use std::time::Duration;
 use testbed::segment::Segment;
 
 /// How long a program may take to be there.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Calls of sockets, whose results it prints.
 const CALLS: &str = "e2e/services/proxy_calls.py";
 
-type Test = fn(&Images) -> Result<(), Failed>;
-
 /// What is tried, with the programs that it takes.
-const TRIALS: [(&str, &[&str], Test); 10] = [
+pub type Tried<'a> = (&'a str, &'a [&'a str], fn(&Images) -> Result<(), Failed>);
+
+const TRIALS: [Tried<'static>; 10] = [
     ("nginx serves", &["nginx", "curl", "wrk"], nginx),
     (
         "redis serves",
@@ -63,27 +63,38 @@ const TRIALS: [(&str, &[&str], Test); 10] = [
 ];
 
 pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
-    let trial = |(name, needed, test): (&str, &[&str], Test)| {
+    trials_of(images, network, &TRIALS)
+}
+
+/// The tests of these.
+pub fn trials_of(images: &'static Images, network: &Network, all: &[Tried<'_>]) -> Vec<Trial> {
+    let trial = |(name, needed, test): &Tried<'_>| {
         let (name, missing) = (format!("proxy::{name}"), programs::missing(needed));
+        let test = *test;
         network.trial_unless(missing, name, move || test(images))
     };
-    TRIALS.into_iter().map(trial).collect()
+    all.iter().map(trial).collect()
 }
 
 /// A stack, with one end of a link that is to be a program's.
-struct Stack<'a> {
+pub struct Stack<'a> {
     images: &'a Images,
     sides: [Side; 2],
     tap: std::os::fd::OwnedFd,
-    served: Served,
+    pub served: Served,
 }
 
 impl<'a> Stack<'a> {
-    fn new(images: &'a Images) -> Result<Self, Failed> {
+    pub fn new(images: &'a Images) -> Result<Self, Failed> {
+        Self::with(images, &[])
+    }
+
+    /// The same with more arguments of the stack's.
+    pub fn with(images: &'a Images, more: &[&str]) -> Result<Self, Failed> {
         let segment = Segment::new()?;
         let tap = tap(&segment, &PLAIN)?;
         let sides = inherited(SLOTS)?;
-        let running = Self::start(images, &tap, &sides[0])?;
+        let running = Self::start(images, &tap, &sides[0], more)?;
         Ok(Self {
             images,
             sides,
@@ -92,14 +103,20 @@ impl<'a> Stack<'a> {
         })
     }
 
-    fn start(images: &Images, tap: &std::os::fd::OwnedFd, side: &Side) -> Result<Running, Failed> {
+    fn start(
+        images: &Images,
+        tap: &std::os::fd::OwnedFd,
+        side: &Side,
+        more: &[&str],
+    ) -> Result<Running, Failed> {
         let mut command = tender(images, "spt");
         command
             .arg("--mem=128")
             .arg(format!("--net:service=@{}", tap.as_raw_fd()))
             .arg(format!("--link:app={}", side.value()))
             .arg(images.appliance("stack", ""))
-            .arg(format!("--ipv4={SERVICE}/24"));
+            .arg(format!("--ipv4={SERVICE}/24"))
+            .args(more);
         let running = start(&mut command)?;
         running.wait_for(&format!("{SERVICE}/24 on service"))?;
         Ok(running)
@@ -108,12 +125,12 @@ impl<'a> Stack<'a> {
     /// The stack is killed, and the next one has its tap and its link.
     fn restart(&mut self) -> Result<(), Failed> {
         kill(&mut self.served.running);
-        self.served.running = Self::start(self.images, &self.tap, &self.sides[0])?;
+        self.served.running = Self::start(self.images, &self.tap, &self.sides[0], &[])?;
         Ok(())
     }
 
     /// A program on this stack's sockets.
-    fn program(&self, program: &[&str]) -> Command {
+    pub fn program(&self, program: &[&str]) -> Command {
         let mut command = Command::new(self.images.program("outboard"));
         command
             .args(["proxy", "--counts"])
@@ -124,19 +141,19 @@ impl<'a> Stack<'a> {
     }
 
     /// Runs a program beside the stack, in the network of the host.
-    fn beside(&self, program: &[&str]) -> Result<Ended, Failed> {
+    pub fn beside(&self, program: &[&str]) -> Result<Ended, Failed> {
         let mut command = Command::new(program[0]);
         command.args(&program[1..]);
         self.served.segment.run(|| run(&mut command))
     }
 
-    fn goes_on(self) -> Result<(), Failed> {
+    pub fn goes_on(self) -> Result<(), Failed> {
         self.served.goes_on()
     }
 }
 
 /// A folder with a file of a kilobyte, one of a megabyte, and what nginx is to do.
-fn site() -> Result<TemporaryFolder, Failed> {
+pub fn site() -> Result<TemporaryFolder, Failed> {
     let site = TemporaryFolder::new("site")?;
     for (name, len) in [("1k", 1 << 10), ("1m", 1 << 20)] {
         let bytes: Vec<u8> = (0..len).map(|n: u32| (n ^ n >> 7) as u8).collect();
@@ -167,7 +184,7 @@ fn start_nginx(stack: &Stack<'_>, site: &TemporaryFolder) -> Result<Running, Fai
 }
 
 /// Fetches a file and compares it.
-fn fetch(stack: &Stack<'_>, site: &TemporaryFolder, name: &str) -> Result<(), Failed> {
+pub fn fetch(stack: &Stack<'_>, site: &TemporaryFolder, name: &str) -> Result<(), Failed> {
     let to = site.path.join("fetched");
     let to_text = to.display().to_string();
     let url = format!("http://{SERVICE}/{name}");
@@ -180,7 +197,7 @@ fn fetch(stack: &Stack<'_>, site: &TemporaryFolder, name: &str) -> Result<(), Fa
 }
 
 /// Ends a program by the signal that ends such programs.
-fn end(program: Running) -> Result<Ended, Failed> {
+pub fn end(program: Running) -> Result<Ended, Failed> {
     program.signal(Signal::TERM);
     program.finish()
 }
@@ -323,7 +340,7 @@ print('names', [name for _, name in socket.if_nameindex()])
         "raw 1",
         "vsock 97",
         "ring -1 38",
-        "names ['lo']",
+        "names ['lo', 'eth0']",
     ] {
         ended.expect_stdout(line)?;
     }

@@ -8,7 +8,7 @@ pub use sockets::{Listener, Net, Stream, UdpSocket};
 
 use crate::arrived::Datagram;
 use crate::fault::Fault;
-use crate::message::{Message, Reason, SOCKETS_MAX, What};
+use crate::message::{Message, OWN_MAX, Own, Reason, SOCKETS_MAX, What};
 use crate::window::{Budget, Credit, Window, datagram_cost};
 use crate::wire::{self, End, Wire};
 use alloc::boxed::Box;
@@ -51,6 +51,8 @@ pub struct Table {
     /// Connections of which the stack does not have all that the one before was sent.
     behind: Vec<u32>,
     now: Instant,
+    /// What the stack says of itself.
+    own: Vec<Own>,
 }
 
 /// What a socket's failure is called.
@@ -83,6 +85,7 @@ impl Table {
             unsaid: Vec::new(),
             behind: Vec::new(),
             now,
+            own: Vec::new(),
         }
     }
 
@@ -126,6 +129,11 @@ impl Table {
         let leaves = |place: &Place| place.is_dropped && (place.is_known || place.outlives());
         let has_left = !self.wire.is_met() || self.wire.has_left();
         has_left && !self.places.iter().any(leaves)
+    }
+
+    /// What the stack says of itself; nothing while there is none.
+    pub fn own(&self) -> &[Own] {
+        &self.own
     }
 
     /// How often the stack's image was cut off.
@@ -582,6 +590,7 @@ impl End for Table {
     /// Connections have failed, unless they outlive the stack. What listens, takes datagrams or is
     /// being connected is opened again.
     fn begin_anew(&mut self) {
+        self.own.clear();
         let now = self.now;
         for number in 0..self.places.len() as u32 {
             let place = self.place(number);
@@ -622,6 +631,9 @@ impl End for Table {
 
     fn take(&mut self, message: &Message<'_>) -> Result<(), Fault> {
         let number = message.socket;
+        if let What::Own(own, is) = message.what {
+            return self.heed(number, own, is);
+        }
         let place = self.places.get_mut(number as usize);
         let place = place.filter(|place| place.is_known);
         let place = place.ok_or(Fault::Socket(number))?;
@@ -680,6 +692,18 @@ impl End for Table {
 }
 
 impl Table {
+    /// The stack says something of itself.
+    fn heed(&mut self, number: u32, own: Own, is: bool) -> Result<(), Fault> {
+        let at = self.own.iter().position(|one| *one == own);
+        match (at, is) {
+            _ if number != 0 => return Err(Fault::Socket(number)),
+            (Some(at), false) => drop(self.own.remove(at)),
+            (None, true) if self.own.len() < OWN_MAX => self.own.push(own),
+            _ => return Err(Fault::Value),
+        }
+        Ok(())
+    }
+
     /// The stack has opened a socket.
     fn opened(
         &mut self,

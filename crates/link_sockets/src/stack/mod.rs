@@ -6,7 +6,7 @@ mod orphans;
 mod tasks;
 
 use crate::fault::Fault;
-use crate::message::{Message, Reason, SOCKETS_MAX, What};
+use crate::message::{Message, OWN_MAX, Own, Reason, SOCKETS_MAX, What};
 use crate::window::{Budget, Credit, Window};
 use crate::wire::{self, End, Wire};
 use alloc::boxed::Box;
@@ -81,6 +81,8 @@ struct Shared<S: Sockets> {
     orphans: Orphans<S::Stream>,
     /// The application has ever said something.
     is_heard: bool,
+    /// What it was told of the stack itself.
+    told: Vec<Own>,
 }
 
 /// What the application is told of a failure.
@@ -119,6 +121,7 @@ impl<S: Sockets + 'static> Server<S> {
             spawner,
             orphans,
             is_heard: false,
+            told: Vec::new(),
         })))
     }
 
@@ -130,6 +133,23 @@ impl<S: Sockets + 'static> Server<S> {
             shared.orphans.heard(&shared.sockets);
         }
         any
+    }
+
+    /// Tells the application what the stack says of itself, as far as that is new:
+    /// [`OWN_MAX`](crate::message::OWN_MAX) of it at most.
+    pub fn tell(&mut self, own: &[Own]) {
+        let own = &own[..own.len().min(OWN_MAX)];
+        let mut shared = self.0.borrow_mut();
+        if !shared.wire.is_met() || shared.told == own {
+            return;
+        }
+        let told = core::mem::replace(&mut shared.told, own.to_vec());
+        let over = told.iter().filter(|one| !own.contains(one));
+        let over = over.map(|one| What::Own(*one, false));
+        let new = own.iter().filter(|one| !told.contains(one));
+        for what in over.chain(new.map(|one| What::Own(*one, true))) {
+            shared.wire.say(&Message::new(0, what));
+        }
     }
 
     /// Sends what there is room for.
@@ -366,6 +386,7 @@ impl<S: Sockets + 'static> End for Server<S> {
     /// All sockets of the application's are reset: their tasks find nothing left of them.
     fn begin_anew(&mut self) {
         let mut shared = self.0.borrow_mut();
+        shared.told.clear();
         let entries = core::mem::take(&mut shared.entries);
         for mut entry in entries.into_iter().flatten() {
             shared.budget.give_back(entry.memory());

@@ -2,7 +2,8 @@
 //! nothing else.
 
 use super::scene::{MEMORY, PORT, Plug, Scene, at, bytes, cable};
-use crate::message::{self, FRAME_HEAD, Message, Reason, SOCKETS_MAX, Sessions, WINDOW_MAX, What};
+use crate::message::{self, FRAME_HEAD, Message, OWN_MAX, Own, Reason, SOCKETS_MAX};
+use crate::message::{Sessions, WINDOW_MAX, What};
 use crate::{Fault, Net, Table};
 use alloc::rc::Rc;
 use alloc::vec;
@@ -218,6 +219,30 @@ fn an_application_finds_each_lie_of_a_stack() {
     check(&mut app, Fault::Overrun(STREAM), true);
 }
 
+#[test]
+fn what_a_stack_says_of_itself_is_checked() {
+    let own = |last, is| What::Own(Own::Address(Ipv4Addr::new(10, 0, 0, last).into(), 24), is);
+    let too_many: Vec<_> = (0..=OWN_MAX as u8)
+        .map(|last| (0, own(last, true)))
+        .collect();
+    let cases: [(&[Said<'_>], Fault); 4] = [
+        (&[(1, own(1, true))], Fault::Socket(1)),
+        (&[(0, own(1, false))], Fault::Value),
+        (&[(0, own(1, true)), (0, own(1, true))], Fault::Value),
+        (&too_many, Fault::Value),
+    ];
+    for (said, fault) in cases {
+        let mut app = App::new();
+        app.says(said);
+        assert_eq!(app.fault(), Some(fault));
+        assert!(app.table.borrow().own().is_empty());
+    }
+    let mut app = App::new();
+    app.says(&too_many[1..]);
+    assert_eq!(app.fault(), None);
+    assert_eq!(app.table.borrow().own().len(), OWN_MAX);
+}
+
 /// What is no message has no meaning, at either end.
 #[test]
 fn frames_and_messages_are_checked_whole() {
@@ -233,7 +258,7 @@ fn frames_and_messages_are_checked_whole() {
         (|frame| frame.truncate(14), Fault::Frame),
         (|frame| frame.truncate(20), Fault::Length),
         (|frame| frame[12] = 8, Fault::Frame),
-        (|frame| frame[14] = 3, Fault::Frame),
+        (|frame| frame[14] += 1, Fault::Frame),
         (|frame| frame[16..24].fill(0), Fault::Value),
         (|frame| frame.truncate(FRAME_HEAD + 7), Fault::Length),
         (|frame| frame[FRAME_HEAD] = 0, Fault::Kind),

@@ -1,7 +1,7 @@
 //! What an appliance is promised of sockets, over a link.
 
 use super::scene::{MEMORY, PORT, Scene, at, bytes};
-use crate::{Allowed, Net};
+use crate::{Allowed, Net, Own};
 use alloc::rc::Rc;
 use alloc::vec;
 use core::cell::Cell;
@@ -356,4 +356,34 @@ fn numbers_and_memory_are_used_again() {
     }
     scene.turns(50);
     assert_eq!(scene.server().len(), 1 + 4);
+}
+
+#[test]
+fn an_application_knows_what_the_stack_says_of_itself() {
+    let own = [
+        Own::Address("10.0.0.1".parse().unwrap(), 24),
+        Own::Address("2001:db8::1".parse().unwrap(), 64),
+        Own::Resolver("10.0.0.53".parse().unwrap()),
+    ];
+    let mut scene = Scene::new(65_535);
+    let tell = |scene: &mut Scene, own: &[Own]| {
+        scene.turns(3);
+        scene.server.as_mut().unwrap().tell(own);
+        scene.turns(3);
+        scene.table.borrow().own().to_vec()
+    };
+    assert_eq!(tell(&mut scene, &own), own);
+    assert_eq!(tell(&mut scene, &own[1..]), own[1..]);
+    assert_eq!(tell(&mut scene, &own), [own[1], own[2], own[0]]);
+    // Another stack says it anew, and another application hears it.
+    scene.pull();
+    scene.other_stack();
+    scene.pull();
+    scene.turns(3);
+    assert_eq!(scene.table.borrow().own(), []);
+    assert_eq!(tell(&mut scene, &own), own);
+    scene.pull();
+    scene.other_app();
+    scene.pull();
+    assert_eq!(tell(&mut scene, &own), own);
 }

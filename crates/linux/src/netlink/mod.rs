@@ -10,7 +10,7 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::link::{
     InfoBridge, InfoData, InfoKind, InfoMacVtap, InfoVeth, InfoVlan, LinkAttribute, LinkFlags,
     LinkInfo, LinkMessage, MacVtapMode,
@@ -265,22 +265,62 @@ impl Netlink {
     /// # Errors
     /// What the kernel says; `EEXIST` if it has that address.
     pub fn add_address(&mut self, name: &str, address: IpAddr, prefix: u8) -> Result<(), Error> {
+        let message = self.address(name, address, prefix);
+        message
+            .and_then(|message| self.new_address(message))
+            .map_err(error("give it an address", name))
+    }
+
+    /// The same with an address of which it is known that nobody else has it: none is asked.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn add_certain_address(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        prefix: u8,
+    ) -> Result<(), Error> {
         let add = |netlink: &mut Self| {
-            let mut message = AddressMessage::default();
-            message.header.index = netlink.find(name)?;
-            message.header.prefix_len = prefix;
-            message.header.family = match address {
-                IpAddr::V4(_) => AddressFamily::Inet,
-                IpAddr::V6(_) => AddressFamily::Inet6,
-            };
-            message.attributes = vec![
-                AddressAttribute::Local(address),
-                AddressAttribute::Address(address),
-            ];
-            let request = RouteNetlinkMessage::NewAddress(message);
-            netlink.request(request, NLM_F_CREATE | NLM_F_EXCL)
+            let mut message = netlink.address(name, address, prefix)?;
+            let certain = AddressAttribute::Flags(AddressFlags::Nodad);
+            message.attributes.push(certain);
+            netlink.new_address(message)
         };
         add(self).map_err(error("give it an address", name))
+    }
+
+    /// Takes an address from the interface.
+    ///
+    /// # Errors
+    /// What the kernel says; `EADDRNOTAVAIL` if it has none such.
+    pub fn remove_address(&mut self, name: &str, address: IpAddr, prefix: u8) -> Result<(), Error> {
+        let message = self.address(name, address, prefix);
+        message
+            .map(RouteNetlinkMessage::DelAddress)
+            .and_then(|request| self.request(request, 0))
+            .map_err(error("take an address from it", name))
+    }
+
+    /// A message about an address of the interface.
+    fn address(&self, name: &str, address: IpAddr, prefix: u8) -> Result<AddressMessage, Cause> {
+        let mut message = AddressMessage::default();
+        message.header.index = self.find(name)?;
+        message.header.prefix_len = prefix;
+        message.header.family = match address {
+            IpAddr::V4(_) => AddressFamily::Inet,
+            IpAddr::V6(_) => AddressFamily::Inet6,
+        };
+        message.attributes = vec![
+            AddressAttribute::Local(address),
+            AddressAttribute::Address(address),
+        ];
+        Ok(message)
+    }
+
+    fn new_address(&mut self, message: AddressMessage) -> Result<(), Cause> {
+        let request = RouteNetlinkMessage::NewAddress(message);
+        self.request(request, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Sends packets of its version to other networks through `gateway`, which is in one of ours.

@@ -14,7 +14,10 @@ pub(crate) struct Request {
     value: [u8; 24],
 }
 
+/// Bytes of a [`Request`].
+pub const BYTES: usize = 40;
 const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
+const _: () = assert!(size_of::<Request>() == BYTES);
 
 impl Request {
     /// A request about the interface `name`, the rest zero.
@@ -49,6 +52,16 @@ impl Request {
         self.value[0..2].copy_from_slice(&u16::from_le_bytes([low, high]).to_ne_bytes());
     }
 
+    /// A request as a program has made it.
+    pub(crate) fn of(bytes: [u8; BYTES]) -> Self {
+        zerocopy::transmute!(bytes)
+    }
+
+    /// The request as the kernel has answered it.
+    pub(crate) fn bytes(self) -> [u8; BYTES] {
+        zerocopy::transmute!(self)
+    }
+
     /// `ifr_mtu`, and any other `int` of the union.
     pub(crate) fn int(&self) -> i32 {
         let v = &self.value;
@@ -69,10 +82,17 @@ pub(crate) enum Command {
     TunSetInterface = 0x4004_54ca,
     TunGetInterface = 0x8004_54d2,
     TunSetPersistent = 0x4004_54cb,
+    GetName = 0x8910,
     GetFlags = 0x8913,
     SetFlags = 0x8914,
+    GetOwn = 0x8915,
+    GetPeer = 0x8917,
+    GetBroadcast = 0x8919,
+    GetMask = 0x891b,
+    GetMetric = 0x891d,
     GetMtu = 0x8921,
     GetAddress = 0x8927,
+    GetIndex = 0x8933,
 }
 
 const TUN_SET_OFFLOAD: libc::Ioctl = 0x4004_54d0;

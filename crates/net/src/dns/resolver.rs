@@ -100,6 +100,17 @@ impl<S: Sockets> Resolver<S> {
         *self.shared.names.borrow_mut() = names;
     }
 
+    /// Shows whom it asks, in their order.
+    pub fn servers(&self, show: impl FnMut(IpAddr)) {
+        self.shared
+            .names
+            .borrow()
+            .servers
+            .iter()
+            .copied()
+            .for_each(show);
+    }
+
     /// How many answers are kept: at most [`KNOWN_MAX`](super::KNOWN_MAX).
     pub fn known(&self) -> usize {
         self.shared.cache.borrow().len()

@@ -355,7 +355,7 @@ pub trait Stream {
 }
 
 /// Who sent a datagram, and where it went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ends {
     /// Who sent it.
     pub from: SocketAddr,
