@@ -103,12 +103,12 @@ impl<S: Sockets + 'static> Datagrams<S> {
     /// Whose a datagram is: of several that take it, the same one for each peer.
     fn member(&self, from: SocketAddr) -> Option<Rc<Socket>> {
         let members = self.members.borrow();
-        let taking = members
+        let mut taking = members
             .iter()
             .filter(|one| takes(one.family, &one.options.borrow(), from));
         let count = taking.clone().count();
         let turn = usize::from(from.port()).checked_rem(count)?;
-        taking.skip(turn).next().cloned()
+        taking.nth(turn).cloned()
     }
 
     /// Whether others of the program's may be at this address with those that are here.

@@ -1,5 +1,5 @@
-//! Files of rules, read with what they include: for programs that are given one, and for images that
-//! come with one.
+//! Files of rules, read with what they include: for programs that are given one, and for images
+//! that come with one.
 
 #![forbid(unsafe_code)]
 
