@@ -100,19 +100,20 @@ fn says(images: &Images, part: &str, lines: &[&str]) -> Result<(), Failed> {
 
 /// The same on the host's sockets, by the kernel alone and through the proxy.
 fn both(images: &Images, arguments: &[&str]) -> Result<[Ended; 2], Failed> {
-    let segment = Segment::new()?;
-    segment.netlink(|netlink| netlink.set_up("lo"))?;
-    let mut alone = Command::new("python3");
-    alone.args(arguments);
-    let alone = segment.run(|| run(&mut alone))?;
+    let alone = Command::new("python3");
     let mut through = Command::new(images.program("outboard"));
     through.args(["proxy", "--net=host", "--", "python3"]);
-    through.args(arguments);
-    let through = segment.run(|| run(&mut through))?;
-    for ended in [&alone, &through] {
+    let [alone, through] = [alone, through].map(|mut command| {
+        // A network of its own, where ports do not wait for what another one had.
+        let segment = Segment::new()?;
+        segment.netlink(|netlink| netlink.set_up("lo"))?;
+        segment.run(|| run(command.args(arguments)))
+    });
+    let both = [alone?, through?];
+    for ended in &both {
         ended.expect_status(0)?.expect_stdout("the end")?;
     }
-    Ok([alone, through])
+    Ok(both)
 }
 
 fn pointers(images: &Images) -> Result<(), Failed> {
