@@ -388,14 +388,7 @@ fn stored(root: &Path, arguments: &[String]) -> Result<i32, String> {
     command.arg(programs.join("outboard-tender"));
     for (option, appliance, manifest, name) in [
         ("--image", HTTP, "manifest-disk.json", "http-disk.spt"),
-        ("--queue", HTTP, "manifest-queue.json", "http-queue.spt"),
         ("--files", FILES, "manifest.json", "files.spt"),
-        (
-            "--files-queue",
-            FILES,
-            "manifest-queue.json",
-            "files-queue.spt",
-        ),
     ] {
         let manifest = format!("--manifest={manifest}");
         image(root, &programs, &[&manifest, appliance])?;

@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
-use testbed::contender::{self, MONITOR, Port, Process};
+use testbed::contender::{self, Port, Process};
 use testbed::segment::Segment;
 use testbed::stats::turns;
 use testbed::traffic::Window;
@@ -86,7 +86,7 @@ impl Programs {
     /// This tender with `outboard` beside it, and this image.
     pub fn beside(tender: &Path, image: &Path) -> Self {
         Self {
-            outboard: tender.with_file_name(MONITOR),
+            outboard: tender.with_file_name("outboard"),
             tender: tender.to_owned(),
             image: image.to_owned(),
         }
