@@ -238,6 +238,8 @@ fn turn(
 ) -> io::Result<Taken> {
     let (served, _program) = start(name, programs).map_err(io::Error::other)?;
     served.listens(PORT)?;
+    // Behind a client that asked for nothing, iperf3 listens anew.
+    thread::sleep(READY.1 * 10);
     let mut client = iperf3::client(SERVER.into(), window);
     client.args(kind.words);
     // Without a limit it would be 1 Mb/s of datagrams.
