@@ -12,8 +12,8 @@
 //! A sample is a second. CPU time is that of the whole machine, the client's included, in percent
 //! of one processor. Datagrams are lost if the server does not count them.
 //!
-//! Where the kernel counts CPU time by its tick, it sees nothing of work that is in step with that, as
-//! TCP at a steady rate is: there, CPU time under TCP says nothing, and reads as 0 or 100.
+//! Where the kernel counts CPU time by its tick, it sees nothing of work that is in step with that,
+//! as TCP at a steady rate is: there, CPU time under TCP says nothing, and reads as 0 or 100.
 
 use crate::plot::{self, Line};
 use crate::proxied;
