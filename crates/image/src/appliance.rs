@@ -29,29 +29,24 @@ const RULES_VARIABLE: &str = "OUTBOARD_RULES";
 /// The whole `build.rs` of an appliance: every binary of the package becomes an image with the
 /// manifest in `manifest.json`. What is wrong fails the build in one line.
 pub fn appliance() {
-    build_appliance(None);
+    report(package().and_then(|package| build_appliance(&package, feature::RUNTIME, None)));
 }
 
 /// The same for an appliance that takes rules while it runs: `outboard rules load` and the tender's
-/// `--rules` are for its images alone. `rules`, relative to the package, is the file of those that
-/// it comes with; its code includes them by `include_str!(env!("OUTBOARD_RULES"))`, and
-/// `outboard stats` knows their texts.
-pub fn appliance_with_rules(rules: &Path) {
-    build_appliance(Some(rules));
+/// `--rules` are for its images alone. `read`, which is given the folder of the package, returns
+/// the text of those that it comes with, and tells cargo what it has read. Its code includes them
+/// by `include_str!(env!("OUTBOARD_RULES"))`, and `outboard stats` knows their texts.
+pub fn appliance_with_rules(read: impl FnOnce(&Path) -> Result<String, String>) {
+    report(package().and_then(|package| {
+        let text = read(&package)?;
+        write_rules(&text)?;
+        build_appliance(&package, feature::RUNTIME | feature::RULES, Some(&text))
+    }));
 }
 
-fn build_appliance(rules: Option<&Path>) {
-    report(package().and_then(|package| {
-        let rules = rules
-            .map(|rules| read_rules(&package.join(rules)))
-            .transpose()?;
-        let (features, text) = match &rules {
-            Some(text) => (feature::RUNTIME | feature::RULES, Some(&**text)),
-            None => (feature::RUNTIME, None),
-        };
-        let manifest = package.join("manifest.json");
-        link_arguments(&manifest, features, text, "image", "rustc-link-arg-bins=")
-    }));
+fn build_appliance(package: &Path, features: u32, rules: Option<&str>) -> Result<(), String> {
+    let manifest = package.join("manifest.json");
+    link_arguments(&manifest, features, rules, "image", "rustc-link-arg-bins=")
 }
 
 /// The same for one binary of a package of several, with a manifest of its own.
@@ -73,11 +68,11 @@ fn appliance_from_with(manifest_path: &Path, bin: &str, features: u32) {
     );
 }
 
-/// The text of an appliance's rules. Tells cargo where they are.
-fn read_rules(path: &Path) -> Result<String, String> {
-    println!("cargo::rerun-if-changed={}", path.display());
+/// Puts the text of an appliance's rules where its code finds it.
+fn write_rules(text: &str) -> Result<(), String> {
+    let path = directory("OUT_DIR")?.join("rules.nft");
     println!("cargo::rustc-env={RULES_VARIABLE}={}", path.display());
-    std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))
+    std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
 }
 
 /// Writes the linker script to `OUT_DIR` and tells cargo to use it.
@@ -113,9 +108,11 @@ fn directory(variable: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{variable} is not set; call this from a build.rs"))
 }
 
-/// Cargo fails the build with this line.
+/// Cargo fails the build with these lines.
 fn report(result: Result<(), String>) {
     if let Err(reason) = result {
-        println!("cargo::error={reason}");
+        for line in reason.lines() {
+            println!("cargo::error={line}");
+        }
     }
 }

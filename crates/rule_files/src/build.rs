@@ -2,57 +2,41 @@
 
 use crate::{Failure, Gathered};
 use std::collections::BTreeSet;
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The whole `build.rs` of an appliance whose rules are in `rules`, relative to the package, and in
 /// the files that this one includes: they become one text, with which
 /// [`image::appliance_with_rules`] does the rest. What is wrong fails the build.
 pub fn appliance(rules: &Path) {
-    match whole_in_package(rules) {
-        Ok(whole) => image::appliance_with_rules(&whole),
-        Err(reason) => {
-            for line in reason.lines() {
-                println!("cargo::error={line}");
-            }
+    image::appliance_with_rules(|package| {
+        let (text, read) = gather(&package.join(rules))?;
+        for path in read {
+            println!("cargo::rerun-if-changed={}", path.display());
         }
-    }
+        Ok(text)
+    });
 }
 
-fn whole_in_package(rules: &Path) -> Result<PathBuf, String> {
-    let folder = |variable: &str| {
-        let folder = env::var_os(variable).map(PathBuf::from);
-        folder.ok_or_else(|| format!("{variable} is not set; call this from a build.rs"))
-    };
-    let whole = folder("OUT_DIR")?.join("rules.nft");
-    for path in write(&folder("CARGO_MANIFEST_DIR")?.join(rules), &whole)? {
-        println!("cargo::rerun-if-changed={}", path.display());
-    }
-    Ok(whole)
-}
-
-/// Writes all that `rules` are to the file `whole`; returns what they were read from, and the
-/// folders, in which there may be more for a pattern another time.
-fn write(rules: &Path, whole: &Path) -> Result<BTreeSet<PathBuf>, String> {
+/// All that `rules` are, and what they were read from with the folders, in which there may be more
+/// for a pattern another time.
+fn gather(rules: &Path) -> Result<(String, BTreeSet<PathBuf>), String> {
     let gathered = Gathered::read(rules).map_err(|failure| match failure {
         Failure::Source(error) => error.to_string(),
         Failure::Include(said) => said,
     })?;
-    fs::write(whole, &gathered.source.text)
-        .map_err(|error| format!("cannot write {}: {error}", whole.display()))?;
     let mut read = BTreeSet::new();
     for file in gathered.whole.files() {
         let path = PathBuf::from(&file.name);
         read.extend(path.parent().map(Path::to_owned));
         read.insert(path);
     }
-    Ok(read)
+    Ok((gathered.source.text, read))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{env, fs};
 
     #[test]
     fn what_is_included_becomes_part_of_one_text() {
@@ -63,13 +47,12 @@ mod tests {
         fs::write(&first, "include \"more/*.nft\"\ntable inet t { }\n").unwrap();
         fs::write(more.join("a.nft"), "define A = 1").unwrap();
         fs::write(more.join("b.nft"), "define B = 2").unwrap();
-        let whole = folder.join("whole");
-        let read = write(&first, &whole);
-        let text = fs::read_to_string(&whole).unwrap_or_default();
-        let missing = write(&folder.join("none.nft"), &whole);
+        let gathered = gather(&first);
+        let missing = gather(&folder.join("none.nft"));
         fs::write(more.join("b.nft"), "include \"none\"").unwrap();
-        let not_there = write(&first, &whole);
+        let not_there = gather(&first);
         fs::remove_dir_all(&folder).unwrap();
+        let (text, read) = gathered.unwrap();
         assert_eq!(text, "define A = 1\ndefine B = 2\n\ntable inet t { }\n");
         let expected = [
             &folder,
@@ -78,7 +61,7 @@ mod tests {
             &more.join("a.nft"),
             &more.join("b.nft"),
         ];
-        assert_eq!(read.unwrap(), expected.into_iter().cloned().collect());
+        assert_eq!(read, expected.into_iter().cloned().collect());
         assert!(missing.unwrap_err().contains("none.nft"));
         let said = not_there.unwrap_err();
         assert!(
