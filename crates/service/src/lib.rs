@@ -77,7 +77,7 @@ pub struct Service {
     pub arguments: Vec<&'static str>,
     /// What has its turns beside the stack.
     pub beside: Besides,
-    /// What the stack says of itself, as of this turn.
+    /// What the stack says of itself, as of this turn; nothing while nobody is beside it.
     pub own: Rc<RefCell<Vec<Own>>>,
 }
 
@@ -312,18 +312,21 @@ where
     let resolver = Resolver::new(net.clone(), clock.clone(), start.key);
     resolver.set(Names::with(&options.dns, None));
     let own = Rc::new(RefCell::new(Vec::new()));
+    let beside = Besides::default();
     let changed = {
         let resolver = resolver.clone();
-        let own = own.clone();
+        let (own, beside) = (own.clone(), beside.clone());
         move |below: &mut B| {
             let changes = below.changes();
             if !changes.is_empty() {
                 resolver.set(Names::with(&options.dns, below.lease().as_ref()));
             }
-            let mut own = own.borrow_mut();
-            own.clear();
-            below.addresses(&mut |address, bits| own.push(Own::Address(address, bits)));
-            resolver.servers(|server| own.push(Own::Resolver(server)));
+            if !beside.borrow().is_empty() {
+                let mut own = own.borrow_mut();
+                own.clear();
+                below.addresses(&mut |address, bits| own.push(Own::Address(address, bits)));
+                resolver.servers(|server| own.push(Own::Resolver(server)));
+            }
             for (port, change) in changes {
                 println!("{name}: {change} on {}", ports[port]);
             }
@@ -339,7 +342,6 @@ where
             said.iter().for_each(|line| println!("{line}"));
         }
     };
-    let beside = Rc::new(RefCell::new(Vec::new()));
     let main = main(Service {
         beside: beside.clone(),
         own,
