@@ -6,8 +6,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Questions about an interface that change nothing: `SIOCGIFNAME` and so on.
-const QUESTIONS: [Command; 10] = [
+/// What may be asked.
+const ASKED: [Command; 10] = [
     Command::GetName,
     Command::GetFlags,
     Command::GetOwn,
@@ -19,6 +19,17 @@ const QUESTIONS: [Command; 10] = [
     Command::GetAddress,
     Command::GetIndex,
 ];
+/// Questions about an interface that change nothing, `SIOCGIFNAME` and so on, by their numbers:
+/// Linux's `include/uapi/linux/sockios.h`.
+pub const QUESTIONS: [u32; ASKED.len()] = {
+    let mut numbers = [0; ASKED.len()];
+    let mut at = 0;
+    while at < ASKED.len() {
+        numbers[at] = ASKED[at] as u32;
+        at += 1;
+    }
+    numbers
+};
 /// Bytes of a question and its answer: `struct ifreq`.
 pub const ASKED_BYTES: usize = ioctl::BYTES;
 
@@ -108,7 +119,7 @@ impl Interfaces {
     /// # Errors
     /// `ENOTTY` for what is none, or would change something; what the kernel says.
     pub fn ask(&self, number: u32, asked: [u8; ASKED_BYTES]) -> io::Result<[u8; ASKED_BYTES]> {
-        let question = QUESTIONS.into_iter().find(|one| *one as u32 == number);
+        let question = ASKED.into_iter().find(|one| *one as u32 == number);
         let question = question.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTTY))?;
         let mut request = Request::of(asked);
         send(self.0.as_fd(), question, &mut request)?;

@@ -6,7 +6,7 @@
 use crate::address::{Family, Named, destination};
 use crate::caller::Caller;
 use crate::error;
-use crate::filter::{number, question};
+use crate::filter::{LIST, number};
 use crate::house::{Found, House, Refused};
 use crate::message;
 use crate::option::{self, Effect, Shown, Transport};
@@ -393,7 +393,7 @@ fn peer_name(caller: &Caller, socket: &Socket) -> Result<i64, Errno> {
 fn ask<S: Sockets + 'static>(house: &House<S>, caller: &Caller) -> Result<i64, Errno> {
     let (question, at) = (caller.int(1).cast_unsigned(), caller.argument(2));
     let sight = house.sight.borrow();
-    if question != question::LIST {
+    if question != LIST {
         let mut request = [0; ASKED_BYTES];
         caller.read(at, &mut request)?;
         caller.write(at, &sight.ask(question, request)?)?;

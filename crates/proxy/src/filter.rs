@@ -5,6 +5,7 @@
 //! ours is passed to us, and we say if it is none. What moves bytes of a connection (`read`,
 //! `write`, `send` without an address, `sendfile`, `poll`, `epoll`) is never passed to us.
 
+use linux::interface::QUESTIONS;
 use linux::notify::Instruction;
 
 /// `AUDIT_ARCH_X86_64` of Linux's `include/uapi/linux/audit.h`.
@@ -53,20 +54,8 @@ pub mod number {
     pub const IO_URING_REGISTER: i32 = 427;
 }
 
-/// Questions about interfaces, of netdevice(7): Linux's `include/uapi/linux/sockios.h`.
-pub mod question {
-    pub const NAME: u32 = 0x8910;
-    pub const LIST: u32 = 0x8912;
-    pub const FLAGS: u32 = 0x8913;
-    pub const OWN: u32 = 0x8915;
-    pub const PEER: u32 = 0x8917;
-    pub const BROADCAST: u32 = 0x8919;
-    pub const MASK: u32 = 0x891b;
-    pub const METRIC: u32 = 0x891d;
-    pub const MTU: u32 = 0x8921;
-    pub const ADDRESS: u32 = 0x8927;
-    pub const INDEX: u32 = 0x8933;
-}
+/// `SIOCGIFCONF` of netdevice(7), which lists interfaces: Linux's `include/uapi/linux/sockios.h`.
+pub const LIST: u32 = 0x8912;
 
 /// Families of addresses: Linux's `include/linux/socket.h`.
 pub mod family {
@@ -146,6 +135,17 @@ const KERNELS_OPTIONS: &[u32] = &[
     SO_SNDTIMEO_NEW,
 ];
 
+/// What is asked about interfaces.
+const ABOUT_INTERFACES: [(u32, Verdict); QUESTIONS.len() + 1] = {
+    let mut cases = [(LIST, Verdict::Notify); QUESTIONS.len() + 1];
+    let mut at = 0;
+    while at < QUESTIONS.len() {
+        cases[at].0 = QUESTIONS[at];
+        at += 1;
+    }
+    cases
+};
+
 /// All calls about which anything is decided.
 const RULES: &[(i32, Rule)] = &[
     (
@@ -166,19 +166,7 @@ const RULES: &[(i32, Rule)] = &[
         number::IOCTL,
         Rule::By {
             argument: 1,
-            cases: &[
-                (question::NAME, Verdict::Notify),
-                (question::LIST, Verdict::Notify),
-                (question::FLAGS, Verdict::Notify),
-                (question::OWN, Verdict::Notify),
-                (question::PEER, Verdict::Notify),
-                (question::BROADCAST, Verdict::Notify),
-                (question::MASK, Verdict::Notify),
-                (question::METRIC, Verdict::Notify),
-                (question::MTU, Verdict::Notify),
-                (question::ADDRESS, Verdict::Notify),
-                (question::INDEX, Verdict::Notify),
-            ],
+            cases: &ABOUT_INTERFACES,
             otherwise: Verdict::Allow,
         },
     ),

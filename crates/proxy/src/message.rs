@@ -77,7 +77,7 @@ struct Message {
     parts: Vec<(u64, usize)>,
     /// The header, if there is one.
     header_at: Option<u64>,
-    /// Where control messages are, or have room, and how much.
+    /// Where control messages are, or have room, and how much: none, if nowhere.
     control_at: u64,
     control_len: usize,
 }
@@ -137,20 +137,19 @@ impl Message {
             parts,
             header_at: Some(at),
             control_at: word(32),
-            control_len: usize::try_from(word(40)).unwrap_or(usize::MAX),
+            control_len: match word(32) {
+                0 => 0,
+                _ => usize::try_from(word(40)).unwrap_or(usize::MAX),
+            },
         })
     }
 
     /// From where the caller wants to send it, if it says so.
     fn source(&self, caller: &Caller, family: Family) -> Result<Option<IpAddr>, Errno> {
-        let len = match self.control_at {
-            0 => 0,
-            _ => self.control_len,
-        };
-        if len > control::BYTES_MAX {
+        if self.control_len > control::BYTES_MAX {
             return Err(Errno::NOBUFS);
         }
-        let mut bytes = vec![0; len];
+        let mut bytes = vec![0; self.control_len];
         caller.read(self.control_at, &mut bytes)?;
         control::source(family, &bytes)
     }
@@ -292,11 +291,7 @@ async fn receive<S: Sockets + 'static>(
     let is_cut = arrived.whole > arrived.count;
     if let Some(at) = message.header_at {
         let wanted = socket.options.borrow().wanted();
-        let room = match message.control_at {
-            0 => 0,
-            _ => message.control_len,
-        };
-        let interface = house.interface(arrived.to);
+        let (interface, room) = (house.interface(arrived.to), message.control_len);
         let said = Said::new(socket.family, wanted, arrived.to, interface, room);
         caller.write(message.control_at, &said.bytes)?;
         let shown = if is_cut { TRUNC } else { 0 } | if said.is_cut { CTRUNC } else { 0 };

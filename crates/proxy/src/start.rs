@@ -32,6 +32,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fmt, fs, io};
 
+/// Who resolves names for the program.
+const RESOLVER: &str = "/etc/resolv.conf";
 /// The number of no descriptor.
 const NONE: i32 = -1;
 /// What ends the program's wait to begin.
@@ -52,7 +54,7 @@ const NEEDED_TO_RUN: [&str; 12] = [
     "/sbin",
     "/etc/ld.so.cache",
     "/etc/ssl",
-    "/etc/resolv.conf",
+    RESOLVER,
     "/etc/hosts",
     "/etc/nsswitch.conf",
     "/etc/localtime",
@@ -334,9 +336,18 @@ fn keep(
 
 /// Shows the program another file in the place of `/etc/resolv.conf`.
 fn see_resolver(file: &Path) -> Result<(), Reason> {
+    keep_mounts()?;
+    mount_resolver(file)
+}
+
+/// What is mounted here is nobody else's business.
+fn keep_mounts() -> Result<(), Reason> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(system("mounts"))?;
-    mount(file, "/etc/resolv.conf", c"", MountFlags::BIND, None).map_err(system("/etc/resolv.conf"))
+    mount_change("/", private).map_err(system("mounts"))
+}
+
+fn mount_resolver(file: &Path) -> Result<(), Reason> {
+    mount(file, RESOLVER, c"", MountFlags::BIND, None).map_err(system(RESOLVER))
 }
 
 /// Shows the program a file of its own in the place of `/etc/resolv.conf`, which says the same to
@@ -344,15 +355,14 @@ fn see_resolver(file: &Path) -> Result<(), Reason> {
 fn see_own_resolver() -> Result<File, Reason> {
     const FOLDER: &str = "/tmp";
     const FILE: &str = "/tmp/resolv.conf";
-    let text = fs::read("/etc/resolv.conf").map_err(system("/etc/resolv.conf"))?;
-    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    mount_change("/", private).map_err(system("mounts"))?;
+    let text = fs::read(RESOLVER).map_err(system(RESOLVER))?;
+    keep_mounts()?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount(c"tmpfs", FOLDER, c"tmpfs", flags, None).map_err(system(FOLDER))?;
     let made = File::create_new(FILE).map_err(system(FILE));
     let seen = made.and_then(|mut file| {
         file.write_all(&text).map_err(system(FILE))?;
-        see_resolver(Path::new(FILE))?;
+        mount_resolver(Path::new(FILE))?;
         Ok(file)
     });
     unmount(FOLDER, UnmountFlags::DETACH).map_err(system(FOLDER))?;
