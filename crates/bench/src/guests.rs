@@ -120,10 +120,9 @@ pub fn nbd(arguments: &Nbd) -> Result<(), Box<dyn Error>> {
         image: measured.image.clone(),
         queue: arguments.queue.clone(),
     };
-    let folder = std::env::temp_dir().join(format!("outboard-bench-{}", std::process::id()));
-    let result = measured.report(&subject, || nbd::measure(rounds, &programs, &folder, &say));
-    std::fs::remove_dir_all(&folder)?;
-    result
+    measured.report_with_files(&subject, |folder| {
+        nbd::measure(rounds, &programs, folder, &say)
+    })
 }
 
 pub fn stored(arguments: &Stored) -> Result<(), Box<dyn Error>> {
@@ -142,12 +141,9 @@ pub fn stored(arguments: &Stored) -> Result<(), Box<dyn Error>> {
         http: measured.image.clone(),
         files: arguments.files.clone(),
     };
-    let folder = std::env::temp_dir().join(format!("outboard-bench-{}", std::process::id()));
-    let result = measured.report(&subject, || {
-        stored::measure(&plan, &programs, &folder, &say)
-    });
-    std::fs::remove_dir_all(&folder)?;
-    result
+    measured.report_with_files(&subject, |folder| {
+        stored::measure(&plan, &programs, folder, &say)
+    })
 }
 
 pub fn load(arguments: &Steady) -> Result<(), Box<dyn Error>> {

@@ -24,6 +24,9 @@ const CONTENDERS: [&str; 2] = [OURS, NGINX];
 pub(crate) const PORT: u16 = 80;
 /// 1 KiB, of the folder that is part of the image.
 pub(crate) const FILE: &str = "1k";
+/// A file of 1 MiB, where there is one.
+pub(crate) const LARGE: &str = "1m";
+pub(crate) const LARGE_BYTES: usize = 1 << 20;
 /// Connections of the client at a time.
 const CONNECTIONS: u32 = 64;
 /// What ends a connection after each request.
@@ -131,28 +134,65 @@ fn take(
 ) -> io::Result<()> {
     served.listens(PORT)?;
     spread_ports(&served.client)?;
-    let run = |header, time| load(&served.client, folder, header, time);
-    run(None, window.warm_up)?;
-    let (kept, cpu) = run(None, window.measured)?;
-    add(REQUESTS, kept.requests_per_second());
-    add(P99, kept.p99.as_secs_f64() * 1e6);
-    add(CPU, cpu.as_secs_f64() * 1e6 / kept.requests as f64);
-    run(Some(CLOSE), window.warm_up)?;
-    let (closed, cpu) = run(Some(CLOSE), window.measured)?;
+    let script = folder.join(SCRIPT);
+    let run = |header| reached(&served.client, &script, FILE, header, window);
+    let kept = run(None)?;
+    for (measure, value) in [REQUESTS, P99, CPU].into_iter().zip(kept.requests()) {
+        add(measure, value);
+    }
+    let Reached { load: closed, cpu } = run(Some(CLOSE))?;
     add(CONNECTED, closed.requests_per_second());
     add(CONNECTED_CPU, closed.requests as f64 / cpu.as_secs_f64());
-    add(FAILED, (kept.failed + closed.failed) as f64);
+    add(FAILED, (kept.load.failed + closed.failed) as f64);
     Ok(())
 }
 
-/// What wrk reached with this script and this file, and CPU time of the machine.
-pub(crate) fn load_of(
+/// What wrk reached, and CPU time of the machine.
+pub(crate) struct Reached {
+    pub load: Load,
+    pub cpu: Duration,
+}
+
+impl Reached {
+    /// Requests a second, microseconds of the slowest hundredth, and CPU seconds for a million.
+    pub fn requests(&self) -> [f64; 3] {
+        [
+            self.load.requests_per_second(),
+            self.load.p99.as_secs_f64() * 1e6,
+            self.cpu.as_secs_f64() * 1e6 / self.load.requests as f64,
+        ]
+    }
+
+    /// MB/s, and CPU seconds for a GB, of answers of so many bytes.
+    pub fn bytes(&self, answer: usize) -> [f64; 2] {
+        let megabytes = answer as f64 / 1e6;
+        let gigabytes = self.load.requests as f64 * megabytes / 1e3;
+        [
+            self.load.requests_per_second() * megabytes,
+            self.cpu.as_secs_f64() / gigabytes,
+        ]
+    }
+}
+
+/// What wrk reaches with this script and this file, which it has run for nothing before.
+pub(crate) fn reached(
+    client: &Segment,
+    script: &Path,
+    file: &str,
+    header: Option<&str>,
+    window: Window,
+) -> io::Result<Reached> {
+    load_of(client, script, file, header, window.warm_up)?;
+    load_of(client, script, file, header, window.measured)
+}
+
+fn load_of(
     client: &Segment,
     script: &Path,
     file: &str,
     header: Option<&str>,
     time: Duration,
-) -> io::Result<(Load, Duration)> {
+) -> io::Result<Reached> {
     let url = format!("http://{SERVER}:{PORT}/{file}");
     let mut wrk = wrk::client(&url, CONNECTIONS, time, script);
     wrk.args(header.iter().flat_map(|header| ["--header", header]));
@@ -162,17 +202,8 @@ pub(crate) fn load_of(
     let load = Load::read(&output.stdout).map_err(io::Error::other)?;
     match load.requests {
         0 => Err(io::Error::other("no request was answered")),
-        _ => Ok((load, cpu)),
+        _ => Ok(Reached { load, cpu }),
     }
-}
-
-fn load(
-    client: &Segment,
-    folder: &Path,
-    header: Option<&str>,
-    time: Duration,
-) -> io::Result<(Load, Duration)> {
-    load_of(client, &folder.join(SCRIPT), FILE, header, time)
 }
 
 pub(crate) fn spread_ports(client: &Segment) -> io::Result<()> {

@@ -498,10 +498,9 @@ fn http(arguments: &Measured) -> Result<(), Box<dyn Error>> {
         tender: arguments.tender.clone(),
         image: arguments.image.clone(),
     };
-    let folder = std::env::temp_dir().join(format!("outboard-bench-{}", process::id()));
-    let result = arguments.report(&subject, || http::measure(&plan, &programs, &folder, &say));
-    std::fs::remove_dir_all(&folder)?;
-    result
+    arguments.report_with_files(&subject, |folder| {
+        http::measure(&plan, &programs, folder, &say)
+    })
 }
 
 fn proxy(arguments: &Measured) -> Result<(), Box<dyn Error>> {
@@ -516,12 +515,9 @@ fn proxy(arguments: &Measured) -> Result<(), Box<dyn Error>> {
         promises: &proxied::PROMISES,
     };
     let programs = proxied::Programs::beside(&arguments.tender, &arguments.image);
-    let folder = std::env::temp_dir().join(format!("outboard-bench-{}", process::id()));
-    let result = arguments.report(&subject, || {
-        proxied::measure(&plan, &programs, &folder, &say)
-    });
-    std::fs::remove_dir_all(&folder)?;
-    result
+    arguments.report_with_files(&subject, |folder| {
+        proxied::measure(&plan, &programs, folder, &say)
+    })
 }
 
 fn loss(arguments: &Measured) -> Result<(), Box<dyn Error>> {
@@ -723,6 +719,18 @@ impl Measured {
             firewall: self.image.clone(),
             memory_mib: FIREWALL_MEMORY_MIB,
         })
+    }
+
+    /// The same as [`report`](Self::report), with the path of a folder for files, which is removed.
+    fn report_with_files(
+        &self,
+        subject: &Subject,
+        measure: impl FnOnce(&Path) -> Result<Samples, turn::Error>,
+    ) -> Result<(), Box<dyn Error>> {
+        let folder = std::env::temp_dir().join(format!("outboard-bench-{}", process::id()));
+        let result = self.report(subject, || measure(&folder));
+        std::fs::remove_dir_all(&folder)?;
+        result
     }
 
     /// Takes the measurements of `subject`, prints them, and writes them to the folder for results.

@@ -10,7 +10,8 @@
 //! the whole machine, the client's included.
 
 use crate::http::{
-    CLOSE, FILE, PORT, SCRIPT, behind_cable, load_of, nginx, prepare, spread_ports, words,
+    CLOSE, FILE, LARGE, LARGE_BYTES, PORT, SCRIPT, behind_cable, nginx, prepare, reached,
+    spread_ports, words,
 };
 use crate::plan::Plan;
 use crate::samples::{Bound, Measure, Promise, Samples};
@@ -30,9 +31,6 @@ const OURS: &str = "outboard";
 const HOSTS: &str = "the host's";
 const ALONE: &str = "alone";
 const CONTENDERS: [&str; 3] = [OURS, HOSTS, ALONE];
-/// A file of 1 MiB.
-const LARGE: &str = "1m";
-const LARGE_BYTES: usize = 1 << 20;
 /// Slots of each end of the link, as manifests have them that say nothing.
 const SLOTS: usize = image::manifest::SLOTS as usize;
 /// Guest memory.
@@ -137,22 +135,17 @@ fn take(
     served.listens(PORT)?;
     spread_ports(&served.client)?;
     let script = folder.join(SCRIPT);
-    let run = |file, header| {
-        load_of(&served.client, &script, file, header, window.warm_up)?;
-        load_of(&served.client, &script, file, header, window.measured)
-    };
-    let (kept, cpu) = run(FILE, None)?;
-    add(REQUESTS, kept.requests_per_second());
-    add(P99, kept.p99.as_secs_f64() * 1e6);
-    add(CPU, cpu.as_secs_f64() * 1e6 / kept.requests as f64);
-    let (large, cpu) = run(LARGE, None)?;
-    let megabytes = LARGE_BYTES as f64 / 1e6;
-    add(BULK, large.requests_per_second() * megabytes);
-    let gigabytes = large.requests as f64 * megabytes / 1e3;
-    add(BULK_CPU, cpu.as_secs_f64() / gigabytes);
-    let (closed, _) = run(FILE, Some(CLOSE))?;
+    let run = |file, header| reached(&served.client, &script, file, header, window);
+    let kept = run(FILE, None)?;
+    let large = run(LARGE, None)?;
+    let measures = [REQUESTS, P99, CPU, BULK, BULK_CPU].into_iter();
+    let values = kept.requests().into_iter().chain(large.bytes(LARGE_BYTES));
+    measures
+        .zip(values)
+        .for_each(|(measure, value)| add(measure, value));
+    let closed = run(FILE, Some(CLOSE))?.load;
     add(CONNECTED, closed.requests_per_second());
-    let failed = kept.failed + large.failed + closed.failed;
+    let failed = kept.load.failed + large.load.failed + closed.failed;
     add(FAILED, failed as f64);
     Ok(())
 }

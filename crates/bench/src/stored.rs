@@ -10,7 +10,7 @@
 //! the host's memory as well. CPU time is that of the whole machine, the client's included.
 
 use crate::files::ended;
-use crate::http::{self, FILE, PORT, load_of, nginx, prepare, spread_ports};
+use crate::http::{FILE, LARGE, LARGE_BYTES, PORT, SCRIPT, nginx, prepare, reached, spread_ports};
 use crate::plan::Plan;
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::Served;
@@ -27,9 +27,7 @@ use testbed::traffic::wrk;
 const OURS: &str = "outboard";
 const LINUX: &str = "linux";
 const CONTENDERS: [&str; 2] = [OURS, LINUX];
-/// A file of 1 MiB, and as many of them as no image keeps in its memory.
-const LARGE: &str = "1m";
-const LARGE_BYTES: usize = 1 << 20;
+/// So many files of 1 MiB are more than an image keeps in its memory.
 const MANY: usize = 64;
 /// Small files in a folder, and the bytes of one.
 const SMALL: (usize, usize) = (1000, 4096);
@@ -178,22 +176,21 @@ impl Disks {
         spread_ports(&served.client)?;
         let run = |script: &str, file: &str| {
             let script = self.folder.join(script);
-            load_of(&served.client, &script, file, None, window.warm_up)?;
-            load_of(&served.client, &script, file, None, window.measured)
+            reached(&served.client, &script, file, None, window)
         };
-        let (small, cpu) = run(http::SCRIPT, FILE)?;
-        add(REQUESTS, small.requests_per_second());
-        add(P99, small.p99.as_secs_f64() * 1e6);
-        add(CPU, cpu.as_secs_f64() * 1e6 / small.requests as f64);
-        let mut failed = small.failed;
-        for (script, rate, cost) in [(http::SCRIPT, BULK, BULK_CPU), (IN_TURN, TURNS, TURNS_CPU)] {
-            let (load, cpu) = run(script, LARGE)?;
-            let megabytes = LARGE_BYTES as f64 / 1e6;
-            add(rate, load.requests_per_second() * megabytes);
-            let gigabytes = load.requests as f64 * megabytes / 1e3;
-            add(cost, cpu.as_secs_f64() / gigabytes);
-            failed += load.failed;
-        }
+        let small = run(SCRIPT, FILE)?;
+        let large = run(SCRIPT, LARGE)?;
+        let in_turn = run(IN_TURN, LARGE)?;
+        let measures = [REQUESTS, P99, CPU, BULK, BULK_CPU, TURNS, TURNS_CPU];
+        let [large_values, turn_values] = [&large, &in_turn].map(|one| one.bytes(LARGE_BYTES));
+        let values = small
+            .requests()
+            .into_iter()
+            .chain(large_values)
+            .chain(turn_values);
+        let measured = measures.into_iter().zip(values);
+        measured.for_each(|(measure, value)| add(measure, value));
+        let failed = small.load.failed + large.load.failed + in_turn.load.failed;
         add(FAILED, failed as f64);
         Ok(())
     }

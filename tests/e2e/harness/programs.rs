@@ -7,6 +7,7 @@ use libtest_mimic::{Failed, Trial};
 use std::ffi::OsStr;
 use std::fs;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -108,10 +109,18 @@ pub fn missing(programs: &[&str]) -> Option<&'static str> {
 /// # Panics
 /// If one is not among those that a machine may lack.
 pub fn missing_on(path: &OsStr, programs: &[&str]) -> Option<&'static str> {
-    let has = |program: &str| std::env::split_paths(path).any(|dir| dir.join(program).is_file());
-    let lacks = programs.iter().find(|program| !has(program))?;
+    let lacks = programs
+        .iter()
+        .find(|program| find_on(path, program).is_none())?;
     let optional = OPTIONAL.iter().find(|(name, _)| name == lacks);
     Some(optional.expect("what is not listed is required").1)
+}
+
+/// Where a program is on a PATH.
+pub fn find_on(path: &OsStr, program: &str) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .map(|folder| folder.join(program))
+        .find(|program| program.is_file())
 }
 
 pub fn trials() -> Vec<Trial> {

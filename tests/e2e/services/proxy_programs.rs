@@ -277,8 +277,6 @@ fn listens(stack: &Stack<'_>, port: u16) -> Result<(), Failed> {
 
 /// Where a program is: sshd wants to know that of itself.
 fn programs_path(name: &str) -> Result<PathBuf, Failed> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut all = std::env::split_paths(&path).map(|folder| folder.join(name));
-    let found = all.find(|program| program.is_file());
+    let found = programs::find_on(&std::env::var_os("PATH").unwrap_or_default(), name);
     found.ok_or_else(|| format!("no {name} on the PATH").into())
 }
