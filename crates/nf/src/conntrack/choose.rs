@@ -5,6 +5,7 @@
 //! in all of them where that is free; or, where rules say `random`, of a number that goes up.
 
 use super::flows::Flows;
+use super::record::{Record, status};
 use super::rewrite::Manip;
 use super::timeout::Ticks;
 use super::tuple::{Address, Tuple};
@@ -100,6 +101,23 @@ pub(super) fn choose<A: Address>(
 pub(super) fn is_taken<A: Address>(flows: &Flows<A>, tuple: &Tuple<A>, now: Ticks) -> bool {
     let reply = tuple.reversed();
     reply.is_some_and(|reply| flows.find(&reply, now).is_some())
+}
+
+/// Whether a connection that is not translated has this name the other way round, and is asked by
+/// it: what begins here is what it is answered by, in another zone. The kernel then chooses no other
+/// name (`nf_nat_used_tuple_new`), and there is no room for this one.
+pub(super) fn meets<A: Address>(flows: &Flows<A>, tuple: &Tuple<A>, now: Ticks) -> bool {
+    let reply = tuple.reversed();
+    let met = reply.and_then(|reply| flows.find(&reply, now));
+    let Some((flow, 0)) = met else {
+        return false;
+    };
+    let flow = flows.get(flow);
+    let answered = Tuple {
+        place: tuple.place,
+        ..flow.reply()
+    };
+    !flow.has(status::SNAT | status::DNAT) && answered == *tuple
 }
 
 /// Tries ports until one is free.

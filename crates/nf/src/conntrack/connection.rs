@@ -163,12 +163,12 @@ impl<'a> Connection<'a> {
         self.zone.get()
     }
 
-    /// The zone of the connection, or of the frame.
-    fn zone_in_force(&self) -> Zone {
+    /// The zone of the connection.
+    fn zone_in_force(&self) -> Option<Zone> {
         match self.flow {
-            View::None => self.zone.get().unwrap_or_default(),
-            View::V4(flow) => flow.zone(),
-            View::V6(flow) => flow.zone(),
+            View::None => None,
+            View::V4(flow) => Some(flow.zone()),
+            View::V6(flow) => Some(flow.zone()),
         }
     }
 
@@ -265,15 +265,19 @@ impl<'a> Connection<'a> {
         let address = |address: [u8; 4]| u32::from_be_bytes(address);
         let source = |direction| self.tuple4(direction).map(|tuple| address(tuple.source));
         let destination = |direction| self.tuple4(direction).map(|it| address(it.destination));
+        let zone = |direction: usize| {
+            let zone = self.zone_in_force();
+            zone.map(|zone| zone.of_directions()[direction].into())
+        };
         let value = match slot {
             Slot::CtState => return self.state() as u32,
             Slot::CtMark => self.common().map(|_| self.mark.get()),
             Slot::CtStatus => self
                 .common()
                 .map(|common| u32::from(common.tracker.standing.status & !status::ZONES)),
-            Slot::CtZone => return self.zone_in_force().number().into(),
-            Slot::CtOriginalZone => return self.zone_in_force().of_directions()[0].into(),
-            Slot::CtReplyZone => return self.zone_in_force().of_directions()[1].into(),
+            Slot::CtZone => self.zone_in_force().map(|zone| zone.number().into()),
+            Slot::CtOriginalZone => zone(0),
+            Slot::CtReplyZone => zone(1),
             Slot::CtDirection => self.common().map(|_| self.direction as u32),
             Slot::CtExpiration => self.common().map(|common| self.expiration(common)),
             Slot::CtOriginalIp4Source => source(0),
@@ -286,9 +290,8 @@ impl<'a> Connection<'a> {
             Slot::CtReplyDestinationPort => port(1, 1),
             _ => None,
         };
-        // In a zone, there is something to ask, of which all is 0.
-        let none = self.zone.get().map_or(ABSENT, |_| 0);
-        value.unwrap_or(none)
+        // Where rules have said a zone and no more, the kernel knows nothing else either.
+        value.unwrap_or(ABSENT)
     }
 
     fn expiration(&self, common: &Flow) -> u32 {

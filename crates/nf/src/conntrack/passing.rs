@@ -458,13 +458,14 @@ impl<A: Address<Record = R>, R: Record<Address = A>> Of<R> {
             return;
         };
         let kept = Range::kept(tuple.source.number());
-        let range = match (range, manip) {
-            (Some(range), _) => range,
-            (None, Manip::Source) => &kept,
+        let (range, keeps) = match (range, manip) {
+            (Some(range), _) => (range, false),
+            (None, Manip::Source) => (&kept, !record.has(status::DNAT)),
             (None, Manip::Destination) => return,
         };
         let chosen = choose::choose(flows, &tuple, manip, range, number, now);
         if chosen != tuple
+            && !(keeps && choose::meets(flows, &tuple, now))
             && let Some(reply) = chosen.reversed()
         {
             record.set_reply(&reply);

@@ -10,7 +10,8 @@
 //! Each one who asks has a port of its own, so that mostly no port behind the router is taken.
 //! Where one is all the same, the kernel chooses another one by chance, and the conversation ends.
 //! Where rules put answers into a zone of their own, what is one name to us may be two connections
-//! to the kernel, and the round ends.
+//! to the kernel, and the round ends. So it does where the router itself is sent a packet in parts
+//! and says something else than the kernel, which has put them together.
 
 mod ours;
 mod rules;
@@ -62,7 +63,7 @@ pub struct Compared {
     pub translated: u64,
     /// Ports that were chosen.
     pub chosen: u64,
-    /// Rounds that ended where one name may be two connections.
+    /// Rounds that ended where one name may be two connections, or one packet several.
     pub apart: u64,
     /// Counters that counted.
     pub counting: u64,
@@ -178,6 +179,10 @@ pub fn round(
                 break;
             }
             if !are_alike(&packet, &kernel, &nf) {
+                if ours.is_own_cut {
+                    compared.apart += 1;
+                    return Ok((compared, None));
+                }
                 let nf: Vec<_> = nf.into_iter().map(|out| (out.to, out.frame)).collect();
                 return Ok((compared, differ(&packets, words(&kernel), words(&nf))));
             }

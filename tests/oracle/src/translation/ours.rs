@@ -78,6 +78,9 @@ pub struct Ours {
     pub counts: Counts,
     /// Whether a connection was refused because another one is called the same.
     pub is_taken: bool,
+    /// Whether a part of a packet was for the router itself. [`own`] answers parts, and the kernel
+    /// whole packets.
+    pub is_own_cut: bool,
     began: Instant,
 }
 
@@ -90,6 +93,7 @@ impl Ours {
             rules,
             connections: Connections::new(FLOWS, &[3; 16]),
             is_taken: false,
+            is_own_cut: false,
             began: Instant::now(),
         })
     }
@@ -136,6 +140,7 @@ impl Ours {
             return None;
         }
         if is_ours(destination) {
+            self.is_own_cut |= packet.parts > 1;
             return match hooks.input(&mut passage, &mut frame) {
                 Ok(()) => own(&mut hooks, &passage, &frame),
                 Err(stop) => {

@@ -96,10 +96,23 @@ const CONDITIONS: [&str; 47] = [
     "delete @seen { ip daddr . ip saddr }",
 ];
 
+/// How many connections there are. Until its clock ticks, the kernel counts what did not begin after
+/// all, what has ended, and twice what two rules count that begins: so these are asked last of all, of
+/// UDP, of which nothing ends here, and one rule a chain changes the set.
+const COUNTS: [&str; 6] = [
+    "ct state new meta l4proto udp ct count over 2 counter",
+    "ct state new meta l4proto udp ct count 3 counter",
+    "ct state new,established meta l4proto udp ct count over 1 counter",
+    "ct state established meta l4proto udp ct count 0 counter",
+    "ct state new udp dport 53 add @many { ip saddr ct count over 1 } counter",
+    "ct state new,established meta l4proto udp add @many { ip daddr ct count over 1 } counter",
+];
+
 /// Sets that rules change.
 const SETS: &str = "\
 \tset seen { type ipv4_addr . ipv4_addr; flags dynamic, timeout; timeout 1h; }
 \tset few { type ipv4_addr; flags dynamic; size 2; }
+\tset many { type ipv4_addr; flags dynamic; size 100; }
 ";
 /// Timeouts that rules give.
 const TIMEOUTS: &str = "\
@@ -205,9 +218,30 @@ pub fn generate(rng: &mut Rng) -> String {
                 filters(rng, &mut text, family, hook);
             }
         }
+        if rng.u8(0..4) == 0 {
+            for hook in ["postrouting", "input"] {
+                counts(rng, &mut text, hook);
+            }
+        }
         text += "}\n";
     }
     text
+}
+
+/// A chain behind all others.
+fn counts(rng: &mut Rng, text: &mut String, hook: &str) {
+    let _ = writeln!(text, "\tchain l{hook} {{");
+    let _ = writeln!(text, "\t\ttype filter hook {hook} priority 300;");
+    let mut is_changed = false;
+    for _ in 0..rng.usize(1..3) {
+        let rule = pick(rng, &COUNTS);
+        let changes = rule.contains("@many");
+        if !(changes && is_changed) {
+            let _ = writeln!(text, "\t\t{rule}");
+        }
+        is_changed |= changes;
+    }
+    text.push_str("\t}\n");
 }
 
 /// The priority of this name, or one near it.
@@ -305,7 +339,7 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
         if !matches!(hook, "output" | "postrouting") && rng.u8(0..4) == 0 {
             rule = format!("{} {rule}", pick(rng, &ROUTES));
         }
-        if rejects && contradicts(family, &rule) || is_zoned && asks_more(&rule) {
+        if rejects && contradicts(family, &rule) || is_zoned && changes(&rule) {
             continue;
         }
         let _ = writeln!(text, "\t\t{rule}");
@@ -313,23 +347,12 @@ fn filters(rng: &mut Rng, text: &mut String, family: &str, hook: &str) {
     text.push_str("\t}\n");
 }
 
-/// Whether a rule has to do with more of a connection than its zone and state: of a packet in a
-/// zone, the kernel has something in its place, which is not that packet's alone.
-fn asks_more(rule: &str) -> bool {
-    let more = [
-        "mark",
-        "status",
-        "direction",
-        "ip saddr",
-        "ip daddr",
-        "proto",
-    ];
-    let asks = more.iter().any(|word| {
-        let ways = ["", "original ", "reply "];
-        ways.iter()
-            .any(|way| rule.contains(&format!("ct {way}{word}")))
-    });
-    asks || rule.contains("reject") || rule.contains("jump")
+/// Whether a rule changes a connection: a packet in a zone has none yet, and the kernel something
+/// in its place, which is not that packet's alone.
+fn changes(rule: &str) -> bool {
+    ["ct mark set", "reject", "jump"]
+        .iter()
+        .any(|word| rule.contains(word))
 }
 
 /// Whether a rule rejects what it cannot be about.

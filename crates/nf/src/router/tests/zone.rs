@@ -52,7 +52,8 @@ fn the_same_addresses_are_several_connections() {
         .collect();
     assert_eq!(zones, [[5, 5], [65535, 65535]]);
     let counts = &bench.counts.0;
-    assert_eq!([counts[1], counts[3], counts[4], counts[5]], [3, 3, 3, 3]);
+    // Before there is a connection, there is none whose zone could be told.
+    assert_eq!([counts[1], counts[3], counts[4], counts[5]], [0, 3, 3, 3]);
     // One is ended by its name, and the other one goes on.
     let (name, _) = listed(&bench)[0];
     assert!(bench.connections.table.end(&name, bench.now));
@@ -148,6 +149,27 @@ fn who_answers_in_another_zone_does_not_begin_what_is_there() {
         .pass(1, (SERVER, OUTSIDE), UDP, udp([54, 9], b""))
         .unwrap();
     assert_eq!(listed(&bench).len(), 2);
+}
+
+/// The kernel calls neither end otherwise, so that there is no room for the second one.
+#[test]
+fn who_answers_a_question_in_a_reply_zone_is_not_translated() {
+    let text = "table inet t {
+        chain early {
+            type filter hook prerouting priority raw
+            iifname public ct reply zone set 6
+        }
+        chain late {
+            type nat hook postrouting priority srcnat
+        }
+    }";
+    let mut bench = Bench::new(text);
+    bench
+        .pass(1, (SERVER, CLIENT), UDP, udp([9, 53], b""))
+        .unwrap();
+    let answered = bench.pass(0, (CLIENT, SERVER), UDP, udp([53, 9], b""));
+    assert_eq!(answered, Err(Stop::Refused(Refused::Ports)));
+    assert_eq!(listed(&bench).len(), 1);
 }
 
 #[test]
