@@ -15,7 +15,6 @@ mod zone;
 
 use crate::census::Census;
 use crate::changing::{Shape, What};
-use crate::conntrack::State;
 use crate::fields::{Field, Header, Slot, Type};
 use crate::ir::{
     self, Chain, Condition, Intervals, JUMPS_MAX, Outcome, Program, Rule, Statement, normal,
@@ -558,11 +557,9 @@ impl<'f, 'a> Resolver<'f, 'a> {
         ) {
             return;
         }
-        let known = [State::Established, State::Related, State::New];
-        let values = known.map(|state| (state as u128, state as u128));
-        let set = self.number(normal(values.to_vec()));
-        let slot = Slot::CtState;
-        out.push(Statement::Match(Condition::new(slot, set)));
+        // What has a state may be in a zone only, and no connection; what has a direction is in one.
+        let set = self.number([(0, 1)].into());
+        out.push(Statement::Match(Condition::new(Slot::CtDirection, set)));
     }
 
     /// The set of values for which a condition holds.
