@@ -104,7 +104,7 @@ pub fn run<S: Sockets + 'static>(
         .map_err(|error| Reason::System("signals", error))?;
     let mut executor = Executor::new();
     let clock = Clock::default();
-    let (keeper, seen, go) = started.parts();
+    let (keeper, seen, go, _life) = started.parts();
     let net = net(&reactor);
     let spawner = executor.spawner();
     let house = House::new(net, seen, reactor.clone(), spawner, clock.clone());

@@ -3,7 +3,10 @@
 //! There are three processes. The *keeper*, our child, makes the namespaces and the filter, and is
 //! the parent of *the first* in the namespace of processes. That one is the parent of the program,
 //! and takes what becomes an orphan. When the first ends, the kernel ends whoever is left there; so
-//! nothing outlives the program, nor us.
+//! nothing outlives the program. Nor does it outlive us: the keeper ends the first when we end, and the
+//! kernel does when the keeper ends. Meanwhile the keeper has our end of the calls, too: they wait until
+//! their callers are gone, where the kernel would otherwise say that it knows no such calls, and a
+//! program might try them over and over.
 
 use crate::sight::Sight;
 use crate::{filter, jail};
@@ -22,7 +25,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::mount::{mount, mount_change, unmount};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, WaitStatus};
-use rustix::process::{pidfd_getfd, pidfd_open, waitpid};
+use rustix::process::{pidfd_getfd, pidfd_open, set_parent_process_death_signal, waitpid};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -152,7 +155,12 @@ pub struct Started {
     pub listener: OwnedFd,
     pub(crate) sight: Sight,
     go: Go,
+    life: Life,
 }
+
+/// What the program lives by: it ends when this is closed.
+#[derive(Debug)]
+pub(crate) struct Life(#[expect(dead_code, reason = "it is there to be closed")] OwnedFd);
 
 /// What lets a program begin.
 #[derive(Debug)]
@@ -167,8 +175,8 @@ impl Go {
 
 impl Started {
     /// Its parts.
-    pub(crate) fn parts(self) -> (Child, (OwnedFd, Sight), Go) {
-        (self.keeper, (self.listener, self.sight), self.go)
+    pub(crate) fn parts(self) -> (Child, (OwnedFd, Sight), Go, Life) {
+        (self.keeper, (self.listener, self.sight), self.go, self.life)
     }
 }
 
@@ -220,6 +228,7 @@ pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
         listener,
         sight,
         go: Go(go),
+        life: Life(tell),
     })
 }
 
@@ -320,7 +329,7 @@ fn keep(
     let numbers = [listener.as_raw_fd(), resolver_number].map(i32::to_ne_bytes);
     write(says, numbers.as_flattened()).map_err(system("write"))?;
     hear(hears)?;
-    drop((listener, resolver));
+    drop(resolver);
     // Closed once the keeper has ended.
     let (lives, _life) = pipe_with(PipeFlags::CLOEXEC).map_err(system("pipe"))?;
     let first = process::fork_first(c"proxy-first", held, || {
@@ -331,7 +340,29 @@ fn keep(
         })
     });
     let first = first.map_err(system("fork"))?;
-    attend(&first, held).map_err(system("wait"))
+    // It would be too early: `first` is to be gone before.
+    set_parent_process_death_signal(None).map_err(system("prctl"))?;
+    let signals = held.descriptor().map_err(system("signals"))?;
+    loop {
+        let mut ends = [
+            PollFd::new(&signals, PollFlags::IN),
+            PollFd::new(hears, PollFlags::IN),
+        ];
+        match poll(&mut ends, None) {
+            Err(Errno::INTR) => continue,
+            polled => polled.map_err(system("poll"))?,
+        };
+        // Whoever answers the program has ended.
+        if !ends[1].revents().is_empty() {
+            kill(&first, Signal::KILL);
+            return attend(&first, held).map_err(system("wait"));
+        }
+        while let Some(sent) = held.take_sent() {
+            if let Some(status) = heed(&first, sent) {
+                return Ok(status);
+            }
+        }
+    }
 }
 
 /// Shows the program another file in the place of `/etc/resolv.conf`.
@@ -443,24 +474,38 @@ fn is_closed(pipe: &OwnedFd) -> Result<bool, Errno> {
     Ok(poll(&mut ends, Some(&now))? > 0)
 }
 
-/// Passes signals on to a child, but for those of a terminal, which the child has as well; and
-/// takes what becomes an orphan, until the child has ended: its status.
+/// Passes signals on to a child, and takes what becomes an orphan, until the child has ended: its
+/// status.
 fn attend(child: &Child, held: &Held) -> io::Result<i32> {
-    let program = Pid::from_raw(child.id().cast_signed());
     loop {
-        let (signal, by_kernel) = held.wait_sent()?;
-        if signal != Signal::CHILD {
-            if let Some(program) = program.filter(|_| !by_kernel) {
-                let _ = rustix::process::kill_process(program, signal);
-            }
-            continue;
+        if let Some(status) = heed(child, held.wait_sent()?) {
+            return Ok(status);
         }
-        // As many as have ended: one signal may stand for several.
-        while let Ok(Some((ended, status))) = waitpid(None, WaitOptions::NOHANG) {
-            if Some(ended) == program {
-                return Ok(as_shell(status));
-            }
+    }
+}
+
+/// Passes a signal on to a child, unless it is a terminal's, which the child has as well; and takes
+/// whoever has ended: the child's status, if that has.
+fn heed(child: &Child, (signal, by_kernel): (Signal, bool)) -> Option<i32> {
+    if signal != Signal::CHILD {
+        if !by_kernel {
+            kill(child, signal);
         }
+        return None;
+    }
+    // As many as have ended: one signal may stand for several.
+    while let Ok(Some((ended, status))) = waitpid(None, WaitOptions::NOHANG) {
+        if ended.as_raw_pid().cast_unsigned() == child.id() {
+            return Some(as_shell(status));
+        }
+    }
+    None
+}
+
+/// Sends a child a signal. One that has just ended no longer minds.
+fn kill(child: &Child, signal: Signal) {
+    if let Some(child) = Pid::from_raw(child.id().cast_signed()) {
+        let _ = rustix::process::kill_process(child, signal);
     }
 }
 
