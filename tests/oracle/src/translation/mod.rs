@@ -9,7 +9,7 @@
 //!
 //! Each one who asks has a port of its own, so that mostly no port behind the router is taken.
 //! Where one is all the same, the kernel chooses another one by chance, and the conversation ends.
-//! Where rules put answers into a zone of their own, what is one name to us may be two connections
+//! Where rules put one direction into a zone of its own, what is one name to us may be two connections
 //! to the kernel, and the round ends. So it does where the router itself is sent a packet in parts
 //! and says something else than the kernel, which has put them together.
 
@@ -130,6 +130,13 @@ fn is_of(local: &Local, address: &[u8]) -> bool {
         || local.ip6.is_some_and(|own| own.octets() == *address)
 }
 
+/// Whether rules put one direction of a connection into a zone.
+fn has_one_way_zones(text: &str) -> bool {
+    ["ct original zone set", "ct reply zone set"]
+        .iter()
+        .any(|way| text.contains(way))
+}
+
 /// One round; where the judges differ, if they do. `number` is how many rounds this router has had.
 ///
 /// # Errors
@@ -169,7 +176,7 @@ pub fn round(
             let (kernel, nf) = (router.send_any(&packet)?, ours.send(&packet));
             compared.packets += 1;
             compared.passed += nf.len() as u64;
-            if ours.is_taken && text.contains("ct reply zone set") {
+            if ours.is_taken && has_one_way_zones(&text) {
                 compared.apart += 1;
                 return Ok((compared, None));
             }
