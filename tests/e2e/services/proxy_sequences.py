@@ -151,6 +151,8 @@ class Place:
         self.state = "idle"
         self.is_bound = False
         self.is_shut = False
+        # By accept.
+        self.has_come = False
 
 
 class Sequence:
@@ -187,6 +189,10 @@ class Sequence:
                 place.one.close()
 
     def attempt(self, call, at, other, draws):
+        place = self.places[at]
+        if call in ("set", "get", "connect") and place.has_come:
+            if place.is_shut and self.is_left(place):
+                return skipped("one that came and is over")
         try:
             result = getattr(self, call)(at, self.places[other], draws)
         except OSError as error:
@@ -243,6 +249,8 @@ class Sequence:
             return skipped("bind before connect")
         if place.kind == STREAM and place.state in ("failed", "opening") and not self.is_open(place):
             return skipped("a second connect")
+        if place.kind == DGRAM and place.one.polled(select.POLLIN) & select.POLLIN:
+            return skipped("a peer behind what others have sent")
         host, port = self.address(place.family, self.either(place, draws), draws, 0.8)
         before, place.state = place.state, "failed"
         try:
@@ -260,7 +268,11 @@ class Sequence:
         place.state = "open"
         if not place.blocks and place.kind == STREAM:
             return "begun"
-        return port
+        return port if self.is_known(port) else "a port that was chosen"
+
+    def is_known(self, port):
+        """Whether a port is one of those that the sequence chooses among."""
+        return 0 <= port - self.first_port < 2 * PORTS
 
     def either(self, place, draws):
         """Whose address it is to."""
@@ -277,7 +289,7 @@ class Sequence:
         blocks = draws[0] < 0.5
         one.set_blocking(blocks)
         new = Place(one, place.family, STREAM, blocks, place.hosts)
-        new.state, new.is_bound = "open", True
+        new.state, new.is_bound, new.has_come = "open", True, True
         self.places[free[0]] = new
         return free[0], peer[0], one.getsockname()[:2]
 
@@ -378,8 +390,7 @@ class Sequence:
         if place.is_shut or place.state in ("opening", "failed") and not self.is_open(place):
             return skipped("the names of one that is over")
         own = place.one.getsockname()[:2]
-        is_known = place.is_bound and own[1] - self.first_port < 2 * PORTS
-        shown = own if is_known else own[0]
+        shown = own if place.is_bound and self.is_known(own[1]) else own[0]
         if place.kind == DGRAM and place.state != "idle" and not place.is_bound:
             shown = "chosen"
         try:
