@@ -13,8 +13,8 @@
 //! kernel's for what it leaves for later, in percent of one processor. It is what the scheduler
 //! adds up at each switch (`testbed::meter::family`): a kernel that counts by its tick sees nothing
 //! of work that is in step with that, as TCP at a steady rate is, and says 0 or 100 %. A load that
-//! is known is measured first, to see that the meter is right. Datagrams are lost if the server does
-//! not count them.
+//! is known is measured first, to see that the meter is right. Datagrams are lost if the server
+//! does not count them.
 //!
 //! Calls of the kernel are those of the contender without the client, in a second behind those
 //! that count: to count them costs time. `perf` does that, if there is one.

@@ -55,12 +55,12 @@ const FAMILY_MAX: usize = 4096;
 /// CPU time that the threads of process `id` and of all its descendants have used so far. Threads
 /// that have ended are not in it.
 ///
-/// The kernel adds up what a thread ran at each switch (`schedstat`), in nanoseconds: so it is exact
-/// also for work that is in step with the kernel's tick, of which a count by ticks (`/proc/stat`, on
-/// most machines) sees all or nothing. What other programs do on the machine is not in it. Work
-/// of the kernel's for a packet is in it where the kernel does it inside a thread's call, as with
-/// taps and cables; [`softirqs`] has what it leaves for later. What timers do while a processor is
-/// idle is in neither.
+/// The kernel adds up what a thread ran at each switch (`schedstat`), in nanoseconds: so it is
+/// exact also for work that is in step with the kernel's tick, of which a count by ticks
+/// (`/proc/stat`, on most machines) sees all or nothing. What other programs do on the machine is
+/// not in it. Work of the kernel's for a packet is in it where the kernel does it inside a thread's
+/// call, as with taps and cables; [`softirqs`] has what it leaves for later. What timers do while a
+/// processor is idle is in neither.
 ///
 /// # Errors
 /// The process is gone, or the kernel keeps no such figures (`CONFIG_SCHED_INFO`).
@@ -81,6 +81,27 @@ fn cpu_of(id: u32) -> io::Result<Duration> {
         used += Duration::from_nanos(first_field(&line).unwrap_or(0));
     }
     Ok(used)
+}
+
+/// CPU time of all that this process has started and waited for, and of what those have waited for,
+/// once they have ended.
+///
+/// # Errors
+/// `/proc/self/stat` cannot be read.
+pub fn ended() -> io::Result<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    of_children(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// `stat` (`proc_pid_stat(5)`): behind the name, which is in parentheses, the third field; the 16th
+/// and 17th are ticks of children in user space and in the kernel.
+fn of_children(stat: &str) -> Option<Duration> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(Duration::from_millis(
+        (next()? + next()?) * 1000 / TICKS_PER_SECOND,
+    ))
 }
 
 /// The children of process `id`, their children, and so on.
@@ -245,6 +266,13 @@ VmFlags: rd mr mw-me
     fn the_first_field_is_the_time() {
         assert_eq!(first_field("1234567 89 10\n"), Some(1_234_567));
         assert_eq!(first_field(""), None);
+    }
+
+    #[test]
+    fn children_are_the_sixteenth_field_and_the_next() {
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 4 10 11 12 13 20 21 150 50 20 0 1 0 9 8";
+        assert_eq!(of_children(stat), Some(Duration::from_secs(2)));
+        assert_eq!(of_children("7 (a) S 1"), None);
     }
 
     #[test]
