@@ -38,7 +38,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
                 sight,
             ),
             (
-                "a datagram that names nobody stays here, and one of 127.0.0.1 does not leave",
+                "datagrams stay here that do so on Linux, and a queue has twice its length",
                 &["python3"],
                 destinations,
             ),
@@ -133,7 +133,8 @@ fn without_network(images: &Images) -> Result<(), Failed> {
     }
 }
 
-/// Where Linux sends datagrams, and where it has no route for them (ip(7); RFC 1122, 3.2.1.3 g).
+/// Where Linux sends datagrams, and where it has no route for them (ip(7); RFC 1122, 3.2.1.3 g);
+/// and how many connections a queue takes that the stack and the kernel have half each.
 fn destinations(images: &Images) -> Result<(), Failed> {
     let stack = Stack::new(images)?;
     let text = "
@@ -149,6 +150,9 @@ for ip, to in (('10.0.0.2', '10.0.0.2'), ('127.0.0.1', '127.0.0.1'), ('', '127.0
     print('from', ip, one.recvfrom(9)[1] == (to, one.getsockname()[1]))
     one.connect(('0.0.0.0', 7))
     print('peer of', ip, one.getpeername())
+listener = socket.create_server(('127.0.0.1', 0), backlog=1)
+open = [socket.create_connection(listener.getsockname(), 5) for _ in range(4)]
+print('queue of 2 has', len(open))
 says('sent', lambda: bound('127.0.0.1').sendto(b'x', ('10.0.0.1', 9)))
 says('connected', lambda: bound('127.0.0.1').connect(('10.0.0.1', 9)))
 says('to own', lambda: bound('127.0.0.1').sendto(b'x', ('10.0.0.2', 9)))
@@ -162,6 +166,7 @@ says('to own', lambda: bound('127.0.0.1').sendto(b'x', ('10.0.0.2', 9)))
         "peer of 10.0.0.2 ('10.0.0.2', 7)",
         "peer of 127.0.0.1 ('127.0.0.1', 7)",
         "peer of  ('127.0.0.1', 7)",
+        "queue of 2 has 4",
         "sent 22",
         "connected 22",
         "to own 1",

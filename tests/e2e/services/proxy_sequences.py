@@ -240,7 +240,8 @@ class Sequence:
         if place.kind == STREAM and not place.is_bound and place.state == "idle":
             place.one.bind(self.address(place.family, place.hosts, draws[1:]))
             place.is_bound = True
-        place.one.listen(int(draws[0] * 4) + 1)
+        # Of a queue that is full the proxy takes more: there is room for all sockets of a sequence.
+        place.one.listen(int(draws[0] * 4) + PLACES)
         place.state = "listening"
 
     def connect(self, at, _, draws):
