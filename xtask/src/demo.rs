@@ -45,6 +45,8 @@ results/DATE-BENCHMARK. ARGUMENT... goes to `outboard-bench BENCHMARK`.
   service    TCP of an image on taps, on a NIC of its own and over Linux's sockets, beside Linux's,
              with iperf3 at the other end (needs iperf3)
   proxy      nginx on the sockets of a stack in an image, beside the host's (needs wrk and nginx)
+  calls      what a program's calls, connections and compiles cost under outboard proxy (needs wrk,
+             nginx and cc)
   load       what loads from 90 to 900 Mb/s cost iperf3, as it is, on the sockets of a stack, beside
              the image iperf3, Linux and slirp4netns (needs iperf3, slirp4netns and root)
   loss       TCP of an image beside Linux's with one frame in a hundred lost and 20 ms of round trip
@@ -82,7 +84,8 @@ const DEMONSTRATIONS: [&str; 7] = [
 ];
 
 /// The benchmarks between two segments.
-const BENCHMARKS: [&str; 11] = [
+const BENCHMARKS: [&str; 12] = [
+    "calls",
     "load",
     "nbd",
     "firewall",
@@ -102,7 +105,7 @@ const TUN: &str = "/dev/net/tun";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// The appliance that is measured.
 const FIREWALL: &str = "unikernels/firewall";
-/// The appliance on whose sockets `bench proxy` and `bench load` measure a program.
+/// The appliance on whose sockets `bench proxy`, `bench load` and `bench calls` measure a program.
 const STACK: &str = "unikernels/stack";
 /// The appliance that is measured by `bench service`, `bench loss` and `bench load`.
 const SERVICE: &str = "unikernels/iperf3";
@@ -205,7 +208,7 @@ pub fn bench(root: &Path, options: &[String]) -> Result<i32, String> {
         "service" | "loss" => (SERVICE, "iperf3.spt"),
         "http" => (HTTP, "http.spt"),
         "nbd" => (NBD, "nbd.spt"),
-        "proxy" | "load" => (STACK, "stack.spt"),
+        "proxy" | "load" | "calls" => (STACK, "stack.spt"),
         "connections" => (ECHO, "echo.spt"),
         _ => (FIREWALL, "firewall.spt"),
     };

@@ -227,7 +227,7 @@ pub fn of_benchmark(benchmark: &str) -> &'static [Tool] {
         "rules" => ORACLE,
         "service" | "loss" => IPERF3,
         "load" => LOAD,
-        "http" | "proxy" => HTTP,
+        "http" | "proxy" | "calls" => HTTP,
         "driver" => COUNT,
         "disks" => DISKS,
         "nbd" => NBD,

@@ -1,7 +1,7 @@
-//! The benchmarks of tiny guests, and of disks.
+//! The benchmarks of tiny guests, of disks, and of programs under the proxy.
 
 use super::{Measured, Subject, report, say};
-use bench::{disks, fairness, http, load, nbd, proxied, stored};
+use bench::{calls, disks, fairness, http, load, nbd, proxied, stored};
 use clap::Args;
 use std::error::Error;
 use std::path::PathBuf;
@@ -143,6 +143,23 @@ pub fn stored(arguments: &Stored) -> Result<(), Box<dyn Error>> {
     };
     measured.report_with_files(&subject, |folder| {
         stored::measure(&plan, &programs, folder, &say)
+    })
+}
+
+pub fn calls(measured: &Measured) -> Result<(), Box<dyn Error>> {
+    let plan = measured.plan([calls::QUICK, calls::FULL], |plan| &mut plan.rounds);
+    let subject = Subject {
+        title: "What a program's calls cost under the proxy",
+        benchmark: "calls",
+        rounds: plan.rounds,
+        measures: &calls::ALL,
+        plots: &[],
+        promises: &calls::PROMISES,
+    };
+    let programs = proxied::Programs::beside(&measured.tender, &measured.image);
+    let own = std::env::current_exe()?;
+    measured.report_with_files(&subject, |folder| {
+        calls::measure(&plan, &programs, &own, folder, &say)
     })
 }
 

@@ -186,7 +186,7 @@ pub(crate) fn reached(
     load_of(client, script, file, header, window.measured)
 }
 
-fn load_of(
+pub(crate) fn load_of(
     client: &Segment,
     script: &Path,
     file: &str,

@@ -15,6 +15,7 @@
 //! | [`driver`] | the benchmark of a NIC's driver |
 //! | [`service`] | the benchmark of TCP |
 //! | [`http`] | the benchmark of files over HTTP |
+//! | [`calls`] | the benchmark of what a program's calls cost under the proxy |
 //! | [`connections`] | the benchmark of many connections |
 //! | [`keep_alive`] | what idle connections of the image `http` take |
 //! | [`load`] | the benchmark of a program on the sockets of a stack under steady loads |
@@ -33,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod calls;
 pub mod connections;
 pub mod disks;
 pub mod driver;

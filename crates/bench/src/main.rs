@@ -60,6 +60,10 @@ enum Command {
     Http(Measured),
     /// Measure nginx, as it is, on the sockets of a stack in an image, beside the host's
     Proxy(Measured),
+    /// Measure what a program's calls cost on a stack's sockets and on the host's, beside Linux
+    Calls(Measured),
+    /// Make calls, and write into a file what each takes
+    CallsOf { file: PathBuf },
     /// Measure what steady loads cost iperf3, as it is, on the sockets of a stack, beside Linux's
     Load(Steady),
     /// Measure TCP of an image beside Linux's on a wire that loses frames
@@ -306,6 +310,8 @@ fn main() -> ExitCode {
         Command::Service(arguments) => service(&arguments),
         Command::Http(arguments) => http(&arguments),
         Command::Proxy(arguments) => proxy(&arguments),
+        Command::Calls(arguments) => guests::calls(&arguments),
+        Command::CallsOf { file } => bench::calls::work(&file).map_err(Into::into),
         Command::Load(arguments) => guests::load(&arguments),
         Command::Loss(arguments) => loss(&arguments),
         Command::Connections(arguments) => connections(&arguments),

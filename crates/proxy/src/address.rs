@@ -118,12 +118,17 @@ pub fn write(socket: Family, address: SocketAddr) -> ([u8; BYTES_MAX], usize) {
     }
 }
 
-/// Where a connection to this address goes: to this machine, if it names none (ip(7)).
-pub fn destination(address: SocketAddr) -> SocketAddr {
-    let ip = match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
+/// Where what is sent to this address from `local` goes: to this machine, if it names none. With
+/// IPv4 that is the address that it comes from, where there is one (`ip_route_output_key_hash_rcu`
+/// of Linux's `net/ipv4/route.c`).
+pub fn destination(address: SocketAddr, local: IpAddr) -> SocketAddr {
+    let ip = match (address.ip(), local) {
+        (IpAddr::V4(ip), IpAddr::V4(local)) if ip.is_unspecified() && !local.is_unspecified() => {
+            local.into()
+        }
+        (IpAddr::V4(ip), _) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        (IpAddr::V6(ip), _) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        (ip, _) => ip,
     };
     SocketAddr::new(ip, address.port())
 }
@@ -177,9 +182,16 @@ mod tests {
 
     #[test]
     fn nowhere_is_here() {
-        let here = |text: &str| destination(text.parse().unwrap()).to_string();
-        assert_eq!(here("0.0.0.0:7"), "127.0.0.1:7");
-        assert_eq!(here("[::]:7"), "[::1]:7");
-        assert_eq!(here("192.0.2.1:7"), "192.0.2.1:7");
+        let from =
+            |local: IpAddr, text: &str| destination(text.parse().unwrap(), local).to_string();
+        for any in [Family::V4.any(), Family::V6.any()] {
+            assert_eq!(from(any, "0.0.0.0:7"), "127.0.0.1:7");
+            assert_eq!(from(any, "[::]:7"), "[::1]:7");
+            assert_eq!(from(any, "192.0.2.1:7"), "192.0.2.1:7");
+        }
+        assert_eq!(from([192, 0, 2, 9].into(), "0.0.0.0:7"), "192.0.2.9:7");
+        assert_eq!(from([192, 0, 2, 9].into(), "192.0.2.1:7"), "192.0.2.1:7");
+        let v6 = "2001:db8::9".parse().unwrap();
+        assert_eq!(from(v6, "[::]:7"), "[::1]:7");
     }
 }

@@ -197,17 +197,20 @@ fn connect<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Fo
     let refused = match socket.state.get() {
         State::Idle => None,
         State::Connecting => Some(Errno::ALREADY),
-        State::Connected { told: true } | State::Listening => Some(Errno::ISCONN),
+        State::Connected { told: true } | State::Over { told: true } | State::Listening => {
+            Some(Errno::ISCONN)
+        }
         State::Connected { told: false } => {
             socket.state.set(State::Connected { told: true });
             return caller.finish(Ok(0));
         }
-        State::Over => Some(socket.error.take().unwrap_or(Errno::CONNABORTED)),
+        State::Over { told: false } => Some(socket.error.take().unwrap_or(Errno::CONNABORTED)),
     };
     if let Some(errno) = refused {
         return caller.finish(Err(errno));
     }
-    let peer = destination(peer);
+    // The stack chooses where it comes from.
+    let peer = destination(peer, socket.family.any());
     socket.state.set(State::Connecting);
     match blocks(&found.program) {
         true => {
@@ -258,7 +261,7 @@ fn open_meanwhile<S: Sockets + 'static>(
     let socket = found.socket.clone();
     let begun = house.meeting.join(&found.program, socket.id);
     let begun = begun.and_then(|ours| Ok((unix::fill(&found.program)?, ours)));
-    let (filler, ours) = begun.inspect_err(|_| socket.state.set(State::Over))?;
+    let (filler, ours) = begun.inspect_err(|_| socket.state.set(State::Over { told: false }))?;
     socket.peer.set(Some(peer));
     let task = house.clone();
     house.spawner.spawn(async move {
@@ -266,11 +269,11 @@ fn open_meanwhile<S: Sockets + 'static>(
             Ok(stream) => {
                 socket.state.set(State::Connected { told: false });
                 if stream::begin(&task, socket.clone(), stream, ours, filler).is_err() {
-                    socket.state.set(State::Over);
+                    socket.state.set(State::Over { told: false });
                 }
             }
             Err(why) => {
-                socket.state.set(State::Over);
+                socket.state.set(State::Over { told: false });
                 socket.error.set(Some(error::number(why)));
                 // What is not read of the filler makes the program's end fail (unix(7)).
                 drop(ours);

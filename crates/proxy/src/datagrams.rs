@@ -5,7 +5,6 @@
 //! stack at once, and what comes for it waits in its socket, sent by one whose name is the peer's
 //! address and that of ours that it went to.
 
-use crate::address::destination;
 use crate::error::number;
 use crate::house::{Found, House};
 use crate::option::Transport;
@@ -63,6 +62,11 @@ pub struct Arrived {
 }
 
 impl<S: Sockets + 'static> Datagrams<S> {
+    /// Our address that they are at; unspecified if they are at all.
+    pub fn local(&self) -> IpAddr {
+        self.local.ip()
+    }
+
     /// Sends a datagram, from this address of ours if there is one.
     ///
     /// # Errors
@@ -70,8 +74,8 @@ impl<S: Sockets + 'static> Datagrams<S> {
     pub fn send(&self, bytes: &[u8], from: Option<IpAddr>, to: SocketAddr) -> Result<(), Errno> {
         let mut stack = self.stack.borrow_mut();
         let sent = match from {
-            Some(from) => stack.send_from(bytes, from, destination(to)),
-            None => stack.send(bytes, destination(to)),
+            Some(from) => stack.send_from(bytes, from, to),
+            None => stack.send(bytes, to),
         };
         sent.map_err(number)
     }
@@ -411,7 +415,11 @@ impl<S: Sockets + 'static> House<S> {
         peer: SocketAddr,
     ) -> Result<(), Errno> {
         let socket = &found.socket;
-        let peer = destination(peer);
+        let local = socket
+            .local
+            .get()
+            .map_or(socket.family.any(), |local| local.ip());
+        let peer = self.destination(peer, local)?;
         // One that has a peer takes nothing of another one's.
         if socket.peer.take().is_some() {
             connect_unspec(&found.program)?;

@@ -1,6 +1,6 @@
 //! What answers a program: its sockets, those of the stack, and the tasks between them.
 
-use crate::address::Family;
+use crate::address::{self, Family};
 use crate::caller::{self, Caller, Pending};
 use crate::datagrams::Datagrams;
 use crate::option::Transport;
@@ -18,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
 use std::rc::Rc;
@@ -141,6 +141,20 @@ impl<S: Sockets + 'static> House<S> {
     /// The number of the program's interface that has this address.
     pub fn interface(&self, ip: IpAddr) -> i32 {
         self.sight.borrow().number(ip)
+    }
+
+    /// Where a datagram to this address from `local` goes.
+    ///
+    /// # Errors
+    /// `EINVAL` where it would leave this machine with an address that is none outside: Linux has
+    /// no route for it with IPv4, and drops it later with IPv6 (RFC 1122, 3.2.1.3 g).
+    pub fn destination(&self, to: SocketAddr, local: IpAddr) -> Result<SocketAddr, Errno> {
+        let to = address::destination(to, local);
+        let stays = local.is_ipv4() && local.is_loopback();
+        match stays && self.sight.borrow().is_elsewhere(to.ip()) {
+            true => Err(Errno::INVAL),
+            false => Ok(to),
+        }
     }
 
     /// A number that nothing has.

@@ -220,6 +220,7 @@ async fn send<S: Sockets + 'static>(
         return Err(errno);
     }
     let datagrams = house.datagrams(socket).await?;
+    let to = house.destination(to, from.unwrap_or(datagrams.local()))?;
     match datagrams.send(&bytes, from, to) {
         // Linux drops what finds no room as well, on its way out.
         Ok(()) | Err(Errno::NOBUFS) => Ok(bytes.len() as i64),

@@ -194,7 +194,7 @@ impl<S: Sockets + 'static> House<S> {
         let wanted = Bound::new(socket, address);
         let table = self.table.borrow();
         let others = table.all().filter(|other| {
-            let is_over = other.state.get() == State::Over;
+            let is_over = matches!(other.state.get(), State::Over { .. });
             let is_bound = !other.is_served() && !is_over && other.id != socket.id;
             let bound = other.local.get().filter(|_| is_bound);
             bound.is_some_and(|bound| wanted.conflicts(&Bound::new(other, bound)))

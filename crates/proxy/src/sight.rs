@@ -98,6 +98,12 @@ impl Sight {
         }
     }
 
+    /// Whether an address is known to be none of this machine's. Of the host's own nothing is
+    /// known: it says itself what it has.
+    pub fn is_elsewhere(&self, ip: IpAddr) -> bool {
+        is_elsewhere(&self.shown, ip)
+    }
+
     /// Answers a question of netdevice(7) about an interface.
     ///
     /// # Errors
@@ -149,6 +155,11 @@ fn addresses(own: &[Own]) -> impl Iterator<Item = (IpAddr, u8)> {
     })
 }
 
+fn is_elsewhere(own: &[Own], ip: IpAddr) -> bool {
+    let mut known = addresses(own).peekable();
+    known.peek().is_some() && !ip.is_loopback() && known.all(|(address, _)| address != ip)
+}
+
 fn has(own: &[Own], (address, bits): (IpAddr, u8)) -> bool {
     own.contains(&Own::Address(address, bits))
 }
@@ -185,6 +196,16 @@ mod tests {
         let expected = "nameserver 192.0.2.53\nnameserver 2001:db8::53\n";
         assert_eq!(resolvers(&own), expected);
         assert_eq!(resolvers(&own[1..2]), "");
+    }
+
+    #[test]
+    fn what_is_not_ours_is_elsewhere_once_something_is_known() {
+        let own = [Own::Address([192, 0, 2, 1].into(), 24)];
+        assert!(is_elsewhere(&own, [192, 0, 2, 2].into()));
+        assert!(!is_elsewhere(&own, [192, 0, 2, 1].into()));
+        assert!(!is_elsewhere(&own, [127, 0, 0, 1].into()));
+        let resolver = [Own::Resolver([192, 0, 2, 2].into())];
+        assert!(!is_elsewhere(&resolver, [192, 0, 2, 2].into()));
     }
 
     #[test]

@@ -30,8 +30,9 @@ pub enum State {
     Connecting,
     /// It is connected; `told` once a `connect` has said so.
     Connected { told: bool },
-    /// Its connection could not be opened, or is over.
-    Over,
+    /// Its connection could not be opened, or is over; `told` if the program knows that it was
+    /// open.
+    Over { told: bool },
 }
 
 /// What a program may change of an open connection.
@@ -159,7 +160,7 @@ impl Table {
     /// Takes out what nobody has any more, of those of which nobody else knows.
     fn sweep(&mut self) {
         let is_gone = |socket: &Rc<Socket>| {
-            let is_idle = matches!(socket.state.get(), State::Idle | State::Over);
+            let is_idle = matches!(socket.state.get(), State::Idle | State::Over { .. });
             is_idle && socket.local.get().is_none() && !socket.is_alive()
         };
         let gone = self.by_id.values().filter(|socket| is_gone(socket));

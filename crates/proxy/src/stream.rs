@@ -98,7 +98,8 @@ async fn serve<S: Sockets + 'static>(
     filler: usize,
 ) {
     let result = both(&mut up, &mut down, ours, filler).await;
-    socket.state.set(State::Over);
+    let told = matches!(socket.state.get(), State::Connected { told: true });
+    socket.state.set(State::Over { told });
     let is_gone = unix::is_ready(ours, PollFlags::HUP) == Ok(true);
     match result {
         Ok(_) if is_gone && socket.options.borrow().resets() => up.abort(),

@@ -1,7 +1,7 @@
 //! What the kernel counts: CPU time and memory of a process, frames of an interface.
 
 use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::{fs, io, thread};
 
 use crate::segment::Segment;
 
@@ -12,7 +12,7 @@ use crate::segment::Segment;
 /// # Errors
 /// The process is gone, or the kernel keeps no such figures (`CONFIG_SCHED_INFO`).
 pub fn cpu_time(id: u32) -> io::Result<Duration> {
-    let line = std::fs::read_to_string(format!("/proc/{id}/schedstat"))?;
+    let line = fs::read_to_string(format!("/proc/{id}/schedstat"))?;
     first_field(&line)
         .map(Duration::from_nanos)
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
@@ -32,7 +32,7 @@ const TICKS_PER_SECOND: u64 = 100;
 /// # Errors
 /// `/proc/stat` cannot be read, or has no line of all processors.
 pub fn machine() -> io::Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/stat")?;
+    let stat = fs::read_to_string("/proc/stat")?;
     worked(&stat).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
@@ -49,6 +49,106 @@ fn worked(stat: &str) -> Option<Duration> {
     Some(Duration::from_millis(all * 1000 / TICKS_PER_SECOND))
 }
 
+/// Processes of a family, beyond which nobody looks.
+const FAMILY_MAX: usize = 4096;
+
+/// CPU time that the threads of process `id` and of all its descendants have used so far. Threads
+/// that have ended are not in it.
+///
+/// The kernel adds up what a thread ran at each switch (`schedstat`), in nanoseconds: so it is
+/// exact also for work that is in step with the kernel's tick, of which a count by ticks
+/// (`/proc/stat`, on most machines) sees all or nothing. What other programs do on the machine is
+/// not in it. Work of the kernel's for a packet is in it where the kernel does it inside a thread's
+/// call, as with taps and cables; [`softirqs`] has what it leaves for later. What timers do while a
+/// processor is idle is in neither.
+///
+/// # Errors
+/// The process is gone, or the kernel keeps no such figures (`CONFIG_SCHED_INFO`).
+pub fn family(id: u32) -> io::Result<Duration> {
+    let mut used = cpu_of(id)?;
+    for child in descendants(id)? {
+        // One that ends meanwhile has no figures any more.
+        used += cpu_of(child).unwrap_or_default();
+    }
+    Ok(used)
+}
+
+/// CPU time of all threads of one process.
+fn cpu_of(id: u32) -> io::Result<Duration> {
+    let mut used = Duration::ZERO;
+    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+        let line = fs::read_to_string(thread?.path().join("schedstat")).unwrap_or_default();
+        used += Duration::from_nanos(first_field(&line).unwrap_or(0));
+    }
+    Ok(used)
+}
+
+/// CPU time of all that this process has started and waited for, and of what those have waited for,
+/// once they have ended.
+///
+/// # Errors
+/// `/proc/self/stat` cannot be read.
+pub fn ended() -> io::Result<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat")?;
+    of_children(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// `stat` (`proc_pid_stat(5)`): behind the name, which is in parentheses, the third field; the 16th
+/// and 17th are ticks of children in user space and in the kernel.
+fn of_children(stat: &str) -> Option<Duration> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(Duration::from_millis(
+        (next()? + next()?) * 1000 / TICKS_PER_SECOND,
+    ))
+}
+
+/// The children of process `id`, their children, and so on.
+///
+/// # Errors
+/// The process is gone, or the kernel keeps no such list (`CONFIG_PROC_CHILDREN`).
+pub fn descendants(id: u32) -> io::Result<Vec<u32>> {
+    let mut found = children(id)?;
+    let mut next = 0;
+    while next < found.len().min(FAMILY_MAX) {
+        found.extend(children(found[next]).unwrap_or_default());
+        next += 1;
+    }
+    Ok(found)
+}
+
+/// Each thread has a list of those that it has started.
+fn children(id: u32) -> io::Result<Vec<u32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
+        let list = fs::read_to_string(thread?.path().join("children")).unwrap_or_default();
+        found.extend(
+            list.split_ascii_whitespace()
+                .filter_map(|id| id.parse::<u32>().ok()),
+        );
+    }
+    Ok(found)
+}
+
+/// CPU time of the kernel's threads that do what it leaves for later: those of all processors that
+/// are called `ksoftirqd`.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn softirqs() -> io::Result<Duration> {
+    let mut used = Duration::ZERO;
+    for process in fs::read_dir("/proc")? {
+        let path = process?.path();
+        let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        if name.starts_with("ksoftirqd/") {
+            let line = fs::read_to_string(path.join("schedstat"))?;
+            used += Duration::from_nanos(first_field(&line).unwrap_or(0));
+        }
+    }
+    Ok(used)
+}
+
 /// How long a process may take to start another one.
 const CHILD_WAIT: Duration = Duration::from_secs(2);
 const CHILD_POLL: Duration = Duration::from_millis(1);
@@ -61,7 +161,7 @@ pub fn only_child(id: u32) -> io::Result<u32> {
     let path = format!("/proc/{id}/task/{id}/children");
     let begin = Instant::now();
     while begin.elapsed() < CHILD_WAIT {
-        if let Some(child) = first_field(&std::fs::read_to_string(&path)?) {
+        if let Some(child) = first_field(&fs::read_to_string(&path)?) {
             return u32::try_from(child).map_err(|_| io::ErrorKind::InvalidData.into());
         }
         thread::sleep(CHILD_POLL);
@@ -75,7 +175,7 @@ pub fn only_child(id: u32) -> io::Result<u32> {
 /// # Errors
 /// The process is gone, or only root may look (a jailed tender is not dumpable).
 pub fn resident_kib(id: u32, first: u64) -> io::Result<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{id}/smaps"))?;
+    let text = fs::read_to_string(format!("/proc/{id}/smaps"))?;
     Ok(resident_from(&text, first))
 }
 
@@ -106,7 +206,7 @@ fn mapping_begin(line: &str) -> Option<u64> {
 /// # Errors
 /// There is no such interface.
 pub fn frames_received(segment: &Segment, interface: &str) -> io::Result<u64> {
-    let table = segment.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+    let table = segment.run(|| fs::read_to_string("/proc/thread-self/net/dev"))?;
     received_by(&table, interface).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
@@ -116,7 +216,7 @@ pub fn frames_received(segment: &Segment, interface: &str) -> io::Result<u64> {
 /// # Errors
 /// There is no such interface.
 pub fn frames_not_sent(segment: &Segment, interface: &str) -> io::Result<u64> {
-    let table = segment.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+    let table = segment.run(|| fs::read_to_string("/proc/thread-self/net/dev"))?;
     figure_of(&table, interface, 11).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
@@ -169,6 +269,13 @@ VmFlags: rd mr mw-me
     }
 
     #[test]
+    fn children_are_the_sixteenth_field_and_the_next() {
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 4 10 11 12 13 20 21 150 50 20 0 1 0 9 8";
+        assert_eq!(of_children(stat), Some(Duration::from_secs(2)));
+        assert_eq!(of_children("7 (a) S 1"), None);
+    }
+
+    #[test]
     fn a_machine_that_waits_does_not_work() {
         let stat = "cpu  1 2 3 1000 2000 4 5 0 0 0\ncpu0 1 2 3 1000 2000 4 5 0 0 0\n";
         assert_eq!(worked(stat), Some(Duration::from_millis(150)));
@@ -178,5 +285,61 @@ VmFlags: rd mr mw-me
     #[test]
     fn this_process_has_used_some() {
         assert!(cpu_time(std::process::id()).is_ok());
+    }
+
+    /// How much a figure lags: the longest tick of Linux (`CONFIG_HZ_100`), and as much again.
+    const LAG: Duration = Duration::from_millis(20);
+
+    fn of_this_thread() -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::try_from(time).unwrap()
+    }
+
+    /// Work in pieces that are shorter than a tick, each of which begins behind one.
+    #[test]
+    fn work_in_step_with_the_tick_is_counted() {
+        let before = family(std::process::id()).unwrap();
+        let worked = thread::spawn(|| {
+            for _ in 0..50 {
+                thread::sleep(Duration::from_millis(2));
+                let begin = of_this_thread();
+                while of_this_thread() - begin < Duration::from_millis(1) {}
+            }
+            let worked = of_this_thread();
+            // It is counted while its thread is there.
+            (worked, family(std::process::id()).unwrap())
+        });
+        let (worked, after) = worked.join().unwrap();
+        assert!(worked >= Duration::from_millis(50));
+        assert!(
+            after - before + LAG >= worked,
+            "{:?} of {worked:?}",
+            after - before
+        );
+    }
+
+    #[test]
+    fn children_of_children_are_of_the_family() {
+        let loops = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; echo; read line";
+        let mut shell = std::process::Command::new("sh")
+            .args(["-c", &format!("sh -c '{loops}'; true")])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut byte = [0];
+        io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut byte).unwrap();
+        let own = cpu_of(shell.id()).unwrap();
+        let (all, count) = (
+            family(shell.id()).unwrap(),
+            descendants(shell.id()).unwrap(),
+        );
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        assert_eq!(count.len(), 1);
+        assert!(
+            all > own * 2,
+            "{all:?}, of which the first has used {own:?}"
+        );
     }
 }

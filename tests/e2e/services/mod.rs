@@ -15,6 +15,7 @@ mod ports;
 mod proxy;
 mod proxy_hostile;
 mod proxy_programs;
+mod proxy_sequences;
 pub mod router;
 mod runs;
 mod smoltcp;
@@ -62,6 +63,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         proxy::trials,
         proxy_hostile::trials,
         proxy_programs::trials,
+        proxy_sequences::trials,
         router::trials,
         runs::trials,
         smoltcp::trials,

@@ -166,6 +166,9 @@ def endings():
     settle()
     say("closed", lambda: client.recv(1))
     say("first", lambda: client.recv(1))
+    client.shutdown(socket.SHUT_RDWR)
+    settle()
+    say("connected again behind its end", lambda: client.connect((HOST, 9)))
 
 
 def without_waiting():

@@ -1,5 +1,4 @@
-//! Programs that mean no good, or are careless, on the sockets of a stack; and sequences of calls
-//! that a seed chooses, on the kernel's sockets and through the proxy.
+//! Programs that mean no good, or are careless, on the sockets of a stack.
 
 use super::proxy::{PATIENCE, Stack, trials_of};
 use crate::harness::build::{Images, root};
@@ -14,18 +13,6 @@ use testbed::segment::Segment;
 
 /// Programs, each by its name there.
 const HOSTILE: &str = "e2e/services/proxy_hostile.py";
-/// Calls in an order that a seed chooses.
-const SEQUENCES: &str = "e2e/services/proxy_sequences.py";
-/// Seeds as in `0..100`, in the place of [`FIRST`] and [`COUNT`].
-const SEEDS: &str = "OUTBOARD_PROXY_SEEDS";
-const FIRST: u64 = 0;
-const COUNT: u64 = 24;
-/// Sequences that run at a time.
-const AT_A_TIME: u64 = 24;
-/// How long what is under way has to arrive, in seconds; and for those whose results differ, since
-/// a busy machine is no difference.
-const SECONDS: &str = "0.03";
-const MORE_SECONDS: &str = "0.5";
 /// What a proxy may hold more than before, once 10,000 connections are over. A thousand are open at
 /// a time, each with 64 KiB for what the program writes, and the allocator keeps what was freed.
 const DESCRIPTORS_MORE: usize = 64;
@@ -74,16 +61,12 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
                 )
             }),
             ("connections are opened and left", &["python3"], abandoned),
-            (
-                "sequences of calls are answered as by the kernel",
-                &["python3"],
-                sequences,
-            ),
         ],
     )
 }
 
-fn script(name: &str) -> String {
+/// The path of a script, by its name in the folder of tests.
+pub fn script(name: &str) -> String {
     root().join("tests").join(name).display().to_string()
 }
 
@@ -99,7 +82,7 @@ fn says(images: &Images, part: &str, lines: &[&str]) -> Result<(), Failed> {
 }
 
 /// The same on the host's sockets, by the kernel alone and through the proxy.
-fn both(images: &Images, arguments: &[&str]) -> Result<[Ended; 2], Failed> {
+pub fn both(images: &Images, arguments: &[&str]) -> Result<[Ended; 2], Failed> {
     let alone = Command::new("python3");
     let mut through = Command::new(images.program("outboard"));
     through.args(["proxy", "--net=host", "--", "python3"]);
@@ -177,54 +160,4 @@ fn abandoned(images: &Images) -> Result<(), Failed> {
         .expect_status(0)?
         .expect_stdout("echo True")?;
     stack.goes_on()
-}
-
-fn sequences(images: &Images) -> Result<(), Failed> {
-    let seeds = match std::env::var(SEEDS) {
-        Ok(seeds) => {
-            let (first, end) = seeds.split_once("..").ok_or("write seeds as 0..100")?;
-            first.parse::<u64>()?..end.parse::<u64>()?
-        }
-        Err(_) => FIRST..FIRST + COUNT,
-    };
-    for first in seeds.clone().step_by(AT_A_TIME as usize) {
-        let count = AT_A_TIME.min(seeds.end - first);
-        for seed in differing(images, first, count, SECONDS)? {
-            // What differs by chance, a busy machine's, does so no more with more time.
-            differing(images, seed.0, 1, MORE_SECONDS)?
-                .into_iter()
-                .try_for_each(|(seed, what)| {
-                    Err(format!("{SEEDS}={seed}..{}: {what}", seed + 1))
-                })?;
-        }
-    }
-    Ok(())
-}
-
-/// Seeds whose results differ, and the first difference of each.
-fn differing(
-    images: &Images,
-    first: u64,
-    count: u64,
-    seconds: &str,
-) -> Result<Vec<(u64, String)>, Failed> {
-    let (script, from, many) = (script(SEQUENCES), first.to_string(), count.to_string());
-    let [alone, through] = both(images, &[&script, &from, &many, seconds])?;
-    let of = |ended: &Ended, seed: u64| -> Vec<String> {
-        let start = format!("{seed} ");
-        let lines = ended.stdout.lines().filter(|line| line.starts_with(&start));
-        lines.map(str::to_owned).collect()
-    };
-    let mut found = Vec::new();
-    for seed in first..first + count {
-        let (a, b) = (of(&alone, seed), of(&through, seed));
-        if a.len() < 2 {
-            return Err(format!("seed {seed} has made no calls: {alone:?}").into());
-        }
-        let differs = a.iter().zip(&b).find(|(a, b)| a != b);
-        if let Some((a, b)) = differs {
-            found.push((seed, format!("the kernel says {a:?}, the proxy {b:?}")));
-        }
-    }
-    Ok(found)
 }

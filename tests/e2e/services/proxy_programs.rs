@@ -37,6 +37,16 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
                 &["python3", "ip"],
                 sight,
             ),
+            (
+                "datagrams stay here that do so on Linux, and a queue has twice its length",
+                &["python3"],
+                destinations,
+            ),
+            (
+                "programs that need no network do as without",
+                &["echo", "dd"],
+                without_network,
+            ),
             ("sshd serves", &["sshd", "ssh", "ssh-keygen"], sshd),
             (
                 "clients ask",
@@ -100,6 +110,66 @@ for to in ('10.0.0.2', '127.0.0.1'):
         "resolver ['nameserver', '10.0.0.1']",
         "10.0.0.2 eth0 True",
         "127.0.0.1 lo True",
+    ] {
+        ended.expect_stdout(line)?;
+    }
+    stack.goes_on()
+}
+
+fn without_network(images: &Images) -> Result<(), Failed> {
+    let (stack, site) = (Stack::new(images)?, site()?);
+    let ended = run(&mut stack.program(&["echo", "hello, world"]))?;
+    ended.expect_status(0)?.expect_stdout("hello, world\n")?;
+    let path = |name: &str| site.path.join(name);
+    let (from, to) = (path("1m"), path("copied"));
+    let words = [
+        format!("if={}", from.display()),
+        format!("of={}", to.display()),
+    ];
+    run(&mut stack.program(&["dd", &words[0], &words[1]]))?.expect_status(0)?;
+    match fs::read(from)? == fs::read(to)? {
+        true => stack.goes_on(),
+        false => Err("dd has copied something else".into()),
+    }
+}
+
+/// Where Linux sends datagrams, and where it has no route for them (ip(7); RFC 1122, 3.2.1.3 g);
+/// and how many connections a queue takes that the stack and the kernel have half each.
+fn destinations(images: &Images) -> Result<(), Failed> {
+    let stack = Stack::new(images)?;
+    let text = "
+import socket
+def bound(ip):
+    one = socket.socket(2, 2); one.bind((ip, 0)); one.settimeout(5); return one
+def says(name, work):
+    try: print(name, work())
+    except OSError as error: print(name, error.errno)
+for ip, to in (('10.0.0.2', '10.0.0.2'), ('127.0.0.1', '127.0.0.1'), ('', '127.0.0.1')):
+    one = bound(ip)
+    one.sendto(b'x', ('0.0.0.0', one.getsockname()[1]))
+    print('from', ip, one.recvfrom(9)[1] == (to, one.getsockname()[1]))
+    one.connect(('0.0.0.0', 7))
+    print('peer of', ip, one.getpeername())
+listener = socket.create_server(('127.0.0.1', 0), backlog=1)
+open = [socket.create_connection(listener.getsockname(), 5) for _ in range(4)]
+print('queue of 2 has', len(open))
+says('sent', lambda: bound('127.0.0.1').sendto(b'x', ('10.0.0.1', 9)))
+says('connected', lambda: bound('127.0.0.1').connect(('10.0.0.1', 9)))
+says('to own', lambda: bound('127.0.0.1').sendto(b'x', ('10.0.0.2', 9)))
+";
+    let ended = run(&mut stack.program(&["python3", "-c", text]))?;
+    ended.expect_status(0)?;
+    for line in [
+        "from 10.0.0.2 True",
+        "from 127.0.0.1 True",
+        "from  True",
+        "peer of 10.0.0.2 ('10.0.0.2', 7)",
+        "peer of 127.0.0.1 ('127.0.0.1', 7)",
+        "peer of  ('127.0.0.1', 7)",
+        "queue of 2 has 4",
+        "sent 22",
+        "connected 22",
+        "to own 1",
     ] {
         ended.expect_stdout(line)?;
     }
