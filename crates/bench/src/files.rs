@@ -277,8 +277,8 @@ fn mounted(image: &Path, folder: &Path, options: &str, kind: &str) -> io::Result
     ended(mount.arg(image).arg(folder))
 }
 
-/// Written by what an appliance links, since mcopy takes many minutes for as many files, and checked
-/// by fsck.fat.
+/// Written by what an appliance links, since mcopy takes many minutes for as many files, and
+/// checked by fsck.fat.
 fn fat(from: &Path, to: &Path) -> io::Result<()> {
     let mut make = Command::new("mkfs.vfat");
     ended(make.args(["-C", "-F32", "-s8"]).arg(to).arg("1000000"))?;

@@ -25,7 +25,8 @@ const REQUESTS_MAX: usize = 10_000;
 const HEADER_MAX: usize = 8 << 10;
 /// Bytes that are read at a time: a header of most browsers and tools takes one or two.
 const PIECE: usize = 256;
-/// Connections beside which each has a [`PART`] in hand while it leaves; with more, a [`PART_SMALL`].
+/// So many connections may each have a [`PART`] in hand while it leaves; of more, each has a
+/// [`PART_SMALL`].
 const FEW: usize = 128;
 /// Bytes that are read from a disk at a time: as many as file systems share uncopied.
 const PART: u32 = 64 << 10;
