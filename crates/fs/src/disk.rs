@@ -92,6 +92,8 @@ impl Disk {
         if end.is_none_or(|end| end > kept.device.capacity()) {
             return Err(BlockError::OutOfRange);
         }
+        // What was read ahead of a part would keep the next one from passing by.
+        let reads_on = bytes.len() < LARGE;
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
             let direct = kept.read_past(at, rest);
@@ -103,7 +105,7 @@ impl Disk {
             let wanted = (skipped + rest.len()).div_ceil(PAGE);
             let (part, behind) = rest.split_at_mut(count);
             if direct == 0 {
-                let page = kept.page(number, wanted)?;
+                let page = kept.page(number, wanted, reads_on)?;
                 // A page at the end of the disk is shorter, and all of `bytes` is on the disk.
                 if let Some(found) = page.get(skipped..skipped + count) {
                     part.copy_from_slice(found);
@@ -211,12 +213,13 @@ impl BlockDevice for Disk {
 }
 
 impl Kept {
-    /// A page, which is read if it is not kept; so many are wanted from this one on.
-    fn page(&mut self, number: u64, wanted: usize) -> Result<&[u8], BlockError> {
+    /// A page, which is read if it is not kept; so many are wanted from this one on, and those
+    /// behind them if somebody `reads_on`.
+    fn page(&mut self, number: u64, wanted: usize, reads_on: bool) -> Result<&[u8], BlockError> {
         let place = match self.pages.find(number) {
             Some(place) => place,
             None => {
-                self.load(number, wanted)?;
+                self.load(number, wanted, reads_on)?;
                 let place = self.pages.find(number);
                 place.ok_or(BlockError::OutOfRange)?
             }
@@ -277,7 +280,7 @@ impl Kept {
             let size = (PAGE as u64).min(self.device.capacity() - start) as usize;
             match part.len() == size {
                 true => self.put(number, part.into())?,
-                false => self.load(number, 1)?,
+                false => self.load(number, 1, true)?,
             }
         }
         let start = number * PAGE as u64;
@@ -338,8 +341,8 @@ impl Kept {
 
     /// Reads a page, and those behind it that are wanted, or if somebody reads on. Of those, none
     /// is an error's.
-    fn load(&mut self, number: u64, wanted: usize) -> Result<(), BlockError> {
-        let ahead = match number == self.next {
+    fn load(&mut self, number: u64, wanted: usize, reads_on: bool) -> Result<(), BlockError> {
+        let ahead = match reads_on && number == self.next {
             true => AHEAD,
             false => wanted.clamp(1, AHEAD),
         };

@@ -114,6 +114,26 @@ fn much_is_read_past_what_is_kept() {
 }
 
 #[test]
+fn a_page_that_is_kept_holds_up_one_part_of_a_file() {
+    let bytes = numbered(4 * LARGE);
+    let memory = Memory::new(bytes.clone());
+    let disk = memory.disk(BUDGET);
+    disk.read(0, &mut [0; PAGE]).unwrap();
+    for (index, expected) in bytes.chunks(LARGE).enumerate() {
+        let mut found = vec![0; LARGE];
+        disk.read((index * LARGE) as u64, &mut found).unwrap();
+        assert!(found == expected, "{index}");
+    }
+    let page = PAGE as u64;
+    let parts = (1..4).map(|index| ((index * LARGE) as u64, LARGE));
+    let expected: Vec<_> = [(0, PAGE), (page, LARGE - PAGE)]
+        .into_iter()
+        .chain(parts)
+        .collect();
+    assert_eq!(*memory.reads.borrow(), expected);
+}
+
+#[test]
 fn what_is_shared_is_read_once() {
     let bytes = numbered(3 * LARGE);
     let memory = Memory::new(bytes.clone());
