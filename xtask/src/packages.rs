@@ -170,7 +170,7 @@ pub const TEST: &[Tool] = &[
     Tool {
         program: "mkfs.vfat",
         packages: &["dosfstools"],
-        purpose: "makes FAT",
+        purpose: "makes and checks FAT",
         required: false,
     },
     Tool {
@@ -257,13 +257,13 @@ const FILE_SYSTEMS: &[Tool] = &[
     Tool {
         program: "mkfs.vfat",
         packages: &["dosfstools"],
-        purpose: "makes FAT",
+        purpose: "makes and checks FAT",
         required: true,
     },
     Tool {
         program: "mcopy",
         packages: &["mtools"],
-        purpose: "fills and reads FAT",
+        purpose: "reads FAT",
         required: true,
     },
     Tool {

@@ -3,8 +3,12 @@
 //! | contender | what it is |
 //! |---|---|
 //! | `outboard` | the crates that an appliance links, over `pread` |
+//! | `ext4-view` | what an appliance links for an ext4 whose journal holds something |
 //! | `linux` | the kernel's file system, on a loop device, where the kernel has it |
 //! | `mtools`, `xorriso` | stock programs that read such an image without a kernel |
+//!
+//! FAT's image is written by those crates as well, and checked by fsck.fat; the others are made by
+//! stock programs.
 //!
 //! Each turn begins with an empty cache of pages, and with an image that the host has in memory.
 //! CPU time is that of the process that reads. What the kernel does for a loop device in threads of
@@ -37,6 +41,7 @@ pub const ROUNDS: usize = 5;
 pub const ROUNDS_QUICK: usize = 1;
 
 const OURS: &str = "outboard";
+const VIEW: &str = "ext4-view";
 const LINUX: &str = "linux";
 const MTOOLS: &str = "mtools";
 const XORRISO: &str = "xorriso";
@@ -108,7 +113,7 @@ macro_rules! kind {
 
 const KINDS: [Kind; 4] = [
     kind!("ext2", |from, to| ext("ext2", from, to), &[LINUX]),
-    kind!("ext4", |from, to| ext("ext4", from, to), &[LINUX]),
+    kind!("ext4", |from, to| ext("ext4", from, to), &[LINUX, VIEW]),
     kind!("vfat", fat, &[LINUX, MTOOLS]),
     kind!("iso9660", iso, &[LINUX, XORRISO]),
 ];
@@ -183,7 +188,7 @@ pub fn measure(rounds: usize, programs: &Programs, say: &dyn Fn(&str)) -> Result
         let contenders: Vec<&'static str> = [OURS]
             .into_iter()
             .chain(kind.others.iter().copied())
-            .filter(|name| *name != LINUX || linux_has(kind.name))
+            .filter(|name| !matches!(*name, LINUX | VIEW) || linux_has(kind.name))
             .collect();
         for (round, index) in turns(contenders.len(), rounds) {
             let name = contenders[index];
@@ -246,16 +251,60 @@ fn ext(name: &str, from: &Path, to: &Path) -> io::Result<()> {
     ended(make.arg(from).arg(to).arg("600M"))
 }
 
-/// mcopy takes many minutes for as many files.
+/// The same ext4 as a power cut leaves it, with a change that is in the journal alone.
+fn with_journal(image: &Path, folder: &Path) -> io::Result<PathBuf> {
+    let [live, cut] = ["live", "cut"].map(|name| image.with_extension(name));
+    if cut.exists() {
+        return Ok(cut);
+    }
+    std::fs::copy(image, &live)?;
+    mounted(&live, folder, "loop,noatime", "ext4")?;
+    let copied = changed(folder).and_then(|()| std::fs::copy(&live, &cut));
+    ended(Command::new("umount").arg(folder))?;
+    copied?;
+    std::fs::remove_file(live)?;
+    Ok(cut)
+}
+
+fn changed(folder: &Path) -> io::Result<()> {
+    File::create(folder.join("changed"))?.sync_all()
+}
+
+fn mounted(image: &Path, folder: &Path, options: &str, kind: &str) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let mut mount = Command::new("mount");
+    mount.args(["-o", options, "-t", kind]);
+    ended(mount.arg(image).arg(folder))
+}
+
+/// Written by what an appliance links, since mcopy takes many minutes for as many files, and
+/// checked by fsck.fat.
 fn fat(from: &Path, to: &Path) -> io::Result<()> {
     let mut make = Command::new("mkfs.vfat");
     ended(make.args(["-C", "-F32", "-s8"]).arg(to).arg("1000000"))?;
-    let mut copy = Command::new("mcopy");
-    copy.args(["-s", "-i"]).arg(to);
-    ended(
-        copy.args(["large", "small", "tree", "::"])
-            .current_dir(from),
-    )
+    let disk = Disk::new(Box::new(HostDisk::open(to)?), BUDGET).map_err(io::Error::other)?;
+    let files = mount_to_write(&disk, || 0).map_err(io::Error::other)?;
+    copy_to(&*files, from, &[])?;
+    files.sync().map_err(io::Error::other)?;
+    drop((files, disk));
+    ended(Command::new("fsck.fat").arg("-n").arg(to))
+}
+
+/// Copies what is in a folder of the host.
+fn copy_to(files: &dyn FileSystem, from: &Path, to: &[u8]) -> io::Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let path = [to, b"/", entry.file_name().as_encoded_bytes()].concat();
+        if entry.file_type()?.is_dir() {
+            files.make_folder(&path).map_err(io::Error::other)?;
+            copy_to(files, &entry.path(), &path)?;
+        } else {
+            let mut file = files.create(&path).map_err(io::Error::other)?;
+            let bytes = std::fs::read(entry.path())?;
+            file.write(0, &bytes).map_err(io::Error::other)?;
+        }
+    }
+    Ok(())
 }
 
 fn iso(from: &Path, to: &Path) -> io::Result<()> {
@@ -284,14 +333,15 @@ fn turn(
     load: Load,
     image: &Path,
 ) -> io::Result<Taken> {
+    let folder = programs.folder.join("on");
+    let image = match name {
+        VIEW => &with_journal(image, &folder)?,
+        _ => image,
+    };
     // The host has it in memory.
     io::copy(&mut File::open(image)?, &mut io::sink())?;
-    let folder = programs.folder.join("on");
     if name == LINUX {
-        std::fs::create_dir_all(&folder)?;
-        let mut mount = Command::new("mount");
-        mount.args(["-o", "loop,ro,noatime", "-t", kind.name]);
-        ended(mount.arg(image).arg(&folder))?;
+        mounted(image, &folder, "loop,ro,noatime", kind.name)?;
     }
     let mut command = Command::new(&programs.own);
     command.args(["read-files", name, load.word()]);
@@ -320,7 +370,7 @@ fn turn(
 pub fn read(contender: &str, load: Load, image: &Path, folder: &Path) -> io::Result<()> {
     let (begin, cpu) = (Instant::now(), cpu_time()?);
     match contender {
-        OURS => read_by_us(load, image)?,
+        OURS | VIEW => read_by_us(load, image)?,
         LINUX => read_by_linux(load, folder)?,
         MTOOLS => read_by_mtools(load, image)?,
         XORRISO => read_by_xorriso(load, image, folder)?,
@@ -485,25 +535,32 @@ fn printed(command: &mut Command, mut each: impl FnMut(&[u8])) -> io::Result<()>
 
 fn read_by_mtools(load: Load, image: &Path) -> io::Result<()> {
     let mut found = 0;
-    let mut command = Command::new(if load == Load::Walk { "mdir" } else { "mcopy" });
-    command.arg("-i").arg(image);
+    let command = |program: &str| {
+        let mut command = Command::new(program);
+        command.arg("-i").arg(image);
+        command
+    };
     match load {
         Load::Walk => {
             let mut names = Vec::new();
-            command.args(["-/", "-b", "::/tree"]);
-            printed(&mut command, |part| names.extend_from_slice(part))?;
+            let mut walk = command("mdir");
+            walk.args(["-/", "-b", "::/tree"]);
+            printed(&mut walk, |part| names.extend_from_slice(part))?;
             let files = names.split(|byte| *byte == b'\n');
             found = files.filter(|name| name.ends_with(b".json")).count() as u64;
         }
         Load::Large => {
-            printed(command.args(["::/large", "-"]), |part| {
-                found += part.len() as u64
-            })?;
+            let mut copy = command("mcopy");
+            copy.args(["::/large", "-"]);
+            printed(&mut copy, |part| found += part.len() as u64)?;
         }
         Load::Small => {
-            let all = (0..SMALL.0).map(|folder| format!("::/small/folder-{folder}/*"));
-            command.args(all).arg("-");
-            printed(&mut command, |part| found += part.len() as u64)?;
+            // It takes one pattern.
+            for folder in 0..SMALL.0 {
+                let mut copy = command("mtype");
+                copy.arg(format!("::/small/folder-{folder}/*"));
+                printed(&mut copy, |part| found += part.len() as u64)?;
+            }
         }
     }
     all_of(load, found)

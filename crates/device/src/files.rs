@@ -3,7 +3,9 @@
 
 use crate::BlockError;
 use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use core::fmt;
 
 /// Longest path, as Linux has it (limits.h, `PATH_MAX`).
@@ -190,6 +192,18 @@ pub trait File {
     /// # Errors
     /// It cannot be read.
     fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<usize, Error>;
+
+    /// The same, at most `most` bytes, in memory that others may hold as well: what a file system
+    /// has read for several readers, it has read once, and copies for none.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn share(&mut self, offset: u64, most: usize) -> Result<Bytes, Error> {
+        let mut bytes = vec![0; most];
+        let count = self.read(offset, &mut bytes)?;
+        bytes.truncate(count);
+        Ok(bytes.into())
+    }
 
     /// Writes all bytes from `offset` on. Those between the end of the file and `offset` become 0.
     ///

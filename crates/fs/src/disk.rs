@@ -6,12 +6,16 @@
 //! two flushes nothing is ordered. A page that the device refuses stays, and is tried again.
 //!
 //! Reads of [`LARGE`] bytes and more, of which nothing is kept, go from the device to whoever
-//! reads, and are not kept: who reads so much at once does it once.
+//! reads, and are not kept: who reads so much at once does it once. Whoever does it more often
+//! [shares](Disk::share) what was read: it is kept apart from the pages, without a copy.
 
 use crate::pages::Pages;
+use crate::parts::Parts;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
+use alloc::vec;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use core::cell::RefCell;
 use core::ops::Range;
 use device::block::{Durability, Limits};
@@ -22,7 +26,7 @@ use device::{BlockDevice, BlockError};
 pub const PAGE: usize = 4096;
 /// Pages that are read at once where one follows the last that was read.
 pub const AHEAD: usize = 16;
-/// Bytes of a read that passes by what is kept.
+/// Bytes of a read that passes by what is kept, and of a part that is shared.
 pub const LARGE: usize = 64 << 10;
 /// Pages that are written at once where they follow each other.
 const RUN: usize = 64;
@@ -36,6 +40,8 @@ pub struct Disk(Rc<RefCell<Kept>>);
 struct Kept {
     device: Box<dyn BlockDevice>,
     pages: Pages,
+    /// What is shared. None of it was changed since it was read.
+    parts: Parts,
     /// The page behind the last that was read: whoever asks for it next reads on.
     next: u64,
     /// Where pages are read to.
@@ -46,7 +52,7 @@ struct Kept {
 }
 
 impl Disk {
-    /// Keeps up to `budget` bytes of pages.
+    /// Keeps up to `budget` bytes of pages, and half as many of what is shared.
     ///
     /// # Errors
     /// [`BlockError::OutOfRange`], if the device's blocks do not divide a page.
@@ -56,6 +62,7 @@ impl Disk {
                 Ok(Self(Rc::new(RefCell::new(Kept {
                     device,
                     pages: Pages::new(budget / PAGE),
+                    parts: Parts::new(budget / LARGE / 2),
                     next: u64::MAX,
                     ahead: Vec::new(),
                     lost: None,
@@ -85,6 +92,8 @@ impl Disk {
         if end.is_none_or(|end| end > kept.device.capacity()) {
             return Err(BlockError::OutOfRange);
         }
+        // What was read ahead of a part would keep the next one from passing by.
+        let reads_on = bytes.len() < LARGE;
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
             let direct = kept.read_past(at, rest);
@@ -96,7 +105,7 @@ impl Disk {
             let wanted = (skipped + rest.len()).div_ceil(PAGE);
             let (part, behind) = rest.split_at_mut(count);
             if direct == 0 {
-                let page = kept.page(number, wanted)?;
+                let page = kept.page(number, wanted, reads_on)?;
                 // A page at the end of the disk is shorter, and all of `bytes` is on the disk.
                 if let Some(found) = page.get(skipped..skipped + count) {
                     part.copy_from_slice(found);
@@ -105,6 +114,23 @@ impl Disk {
             (at, rest) = (at + count as u64, behind);
         }
         Ok(())
+    }
+
+    /// Reads bytes at any place, to memory that others who read the same may hold as well:
+    /// [`LARGE`] bytes that begin with a block, and of which no page is kept, are copied for
+    /// nobody.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn share(&self, offset: u64, size: usize) -> Result<Bytes, BlockError> {
+        if size == LARGE
+            && let Some(bytes) = self.0.borrow_mut().part(offset)
+        {
+            return Ok(bytes);
+        }
+        let mut bytes = vec![0; size];
+        self.read(offset, &mut bytes)?;
+        Ok(bytes.into())
     }
 
     /// Writes bytes at any place. They are on the device once [`flush`](Self::flush) says so.
@@ -187,12 +213,13 @@ impl BlockDevice for Disk {
 }
 
 impl Kept {
-    /// A page, which is read if it is not kept; so many are wanted from this one on.
-    fn page(&mut self, number: u64, wanted: usize) -> Result<&[u8], BlockError> {
+    /// A page, which is read if it is not kept; so many are wanted from this one on, and those
+    /// behind them if somebody `reads_on`.
+    fn page(&mut self, number: u64, wanted: usize, reads_on: bool) -> Result<&[u8], BlockError> {
         let place = match self.pages.find(number) {
             Some(place) => place,
             None => {
-                self.load(number, wanted)?;
+                self.load(number, wanted, reads_on)?;
                 let place = self.pages.find(number);
                 place.ok_or(BlockError::OutOfRange)?
             }
@@ -223,6 +250,26 @@ impl Kept {
         count
     }
 
+    /// [`LARGE`] bytes from a block on, if no page of them is kept and they can be read.
+    fn part(&mut self, at: u64) -> Option<Bytes> {
+        let end = at.checked_add(LARGE as u64)?;
+        let is_there = end <= self.device.capacity();
+        if !is_there || !at.is_multiple_of(self.device.block_size() as u64) {
+            return None;
+        }
+        if let Some(bytes) = self.parts.find(at) {
+            return Some(bytes);
+        }
+        let mut pages = at / PAGE as u64..end.div_ceil(PAGE as u64);
+        if pages.any(|page| self.pages.has(page)) {
+            return None;
+        }
+        let mut bytes = self.parts.blank();
+        self.device.read(at, &mut bytes).ok()?;
+        self.next = end / PAGE as u64;
+        Some(self.parts.put(at, bytes.freeze()))
+    }
+
     /// Changes a part of a page. What is not changed of it is read before.
     fn change(&mut self, number: u64, skipped: usize, part: &[u8]) -> Result<(), BlockError> {
         if self.pages.changed() >= self.pages.changed_max() {
@@ -233,9 +280,11 @@ impl Kept {
             let size = (PAGE as u64).min(self.device.capacity() - start) as usize;
             match part.len() == size {
                 true => self.put(number, part.into())?,
-                false => self.load(number, 1)?,
+                false => self.load(number, 1, true)?,
             }
         }
+        let start = number * PAGE as u64;
+        self.parts.forget(start..start + PAGE as u64);
         let page = self.pages.change(number);
         // A page at the end of the disk is shorter, and all of `part` is on the disk.
         if let Some(place) = page.and_then(|page| page.get_mut(skipped..skipped + part.len())) {
@@ -292,8 +341,8 @@ impl Kept {
 
     /// Reads a page, and those behind it that are wanted, or if somebody reads on. Of those, none
     /// is an error's.
-    fn load(&mut self, number: u64, wanted: usize) -> Result<(), BlockError> {
-        let ahead = match number == self.next {
+    fn load(&mut self, number: u64, wanted: usize, reads_on: bool) -> Result<(), BlockError> {
+        let ahead = match reads_on && number == self.next {
             true => AHEAD,
             false => wanted.clamp(1, AHEAD),
         };

@@ -36,6 +36,7 @@ mod mount;
 #[cfg(any(feature = "fat", feature = "iso"))]
 mod node;
 mod pages;
+mod parts;
 #[cfg(test)]
 mod tests;
 pub mod tmpfs;

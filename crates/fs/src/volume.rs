@@ -2,6 +2,7 @@
 
 use crate::disk::Disk;
 use alloc::rc::Rc;
+use bytes::Bytes;
 use core::cell::Cell;
 use device::BlockError;
 #[cfg(any(feature = "fat", feature = "iso"))]
@@ -68,6 +69,17 @@ impl Volume {
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
         match offset.checked_add(bytes.len() as u64) {
             Some(end) if end <= self.size => self.disk.read(self.start + offset, bytes),
+            _ => Err(BlockError::OutOfRange),
+        }
+    }
+
+    /// Reads bytes at any place of it that others may hold as well.
+    ///
+    /// # Errors
+    /// As [`Disk::share`].
+    pub fn share(&self, offset: u64, size: usize) -> Result<Bytes, BlockError> {
+        match offset.checked_add(size as u64) {
+            Some(end) if end <= self.size => self.disk.share(self.start + offset, size),
             _ => Err(BlockError::OutOfRange),
         }
     }

@@ -25,6 +25,12 @@ const REQUESTS_MAX: usize = 10_000;
 const HEADER_MAX: usize = 8 << 10;
 /// Bytes that are read at a time: a header of most browsers and tools takes one or two.
 const PIECE: usize = 256;
+/// So many connections may each have a [`PART`] in hand while it leaves; of more, each has a
+/// [`PART_SMALL`].
+const FEW: usize = 128;
+/// Bytes that are read from a disk at a time: as many as file systems share uncopied.
+const PART: u32 = 64 << 10;
+const PART_SMALL: u32 = 16 << 10;
 /// How long a connection waits for the header of a request.
 const IDLE: Duration = Duration::from_secs(15);
 /// How long a client may take to make room for an answer.
@@ -86,7 +92,7 @@ struct Connection<S> {
 
 impl<S: Stream> Connection<S> {
     /// Answers one request after another.
-    async fn talk(&mut self, site: &Site, is_full: bool) -> Result<(), Error> {
+    async fn talk(&mut self, site: &Rc<Site>, is_full: bool) -> Result<(), Error> {
         self.stream.set_no_delay(true);
         if is_full {
             let refusal = Answer::refusal("503 Service Unavailable");
@@ -146,7 +152,7 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Header and body leave together: the stack sends when this task waits.
-    async fn send(&mut self, answer: &Answer, site: &Site) -> Result<(), Error> {
+    async fn send(&mut self, answer: &Answer, site: &Rc<Site>) -> Result<(), Error> {
         let mut header = String::new();
         answer.write((self.wall)().as_secs(), &mut header);
         let (clock, gone) = (self.clock.clone(), Err(Error::Failed(Failed::Closed)));
@@ -159,8 +165,12 @@ impl<S: Stream> Connection<S> {
             return Ok(());
         };
         while !rest.is_empty() {
+            let most = match Rc::strong_count(site) {
+                ..=FEW => PART,
+                _ => PART_SMALL,
+            };
             // A disk that fails cuts the answer short, which its client sees.
-            let Ok(bytes) = site.bytes(file, rest.clone()) else {
+            let Ok(bytes) = site.bytes(file, rest.clone(), most) else {
                 return gone;
             };
             rest.start += bytes.len() as u64;

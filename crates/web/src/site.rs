@@ -22,8 +22,6 @@ const BLOCK: u64 = 512;
 const FILES_MAX: usize = 65_536;
 /// Longest name.
 const NAME_MAX: u64 = 4096;
-/// Bytes that are read from a disk at a time: a connection holds as many while they leave.
-const CHUNK: u64 = 16 << 10;
 
 /// Where the archive is.
 pub enum Source {
@@ -41,11 +39,11 @@ impl Source {
         }
     }
 
-    /// The first bytes of a range: all that are in memory, up to 16 KiB from a disk.
+    /// The first bytes of a range: all that are in memory, at most `most` from a disk.
     ///
     /// # Errors
     /// If the range leaves the archive, or the disk fails.
-    pub fn bytes(&self, Range { start, end }: Range<u64>) -> Result<Bytes, String> {
+    fn bytes(&self, Range { start, end }: Range<u64>, most: u64) -> Result<Bytes, String> {
         let beyond = || format!("it ends before byte {end}");
         match self {
             Self::Memory(bytes) => {
@@ -55,7 +53,7 @@ impl Source {
             Self::Disk(disk) => {
                 let mut disk = disk.borrow_mut();
                 let size = disk.block_size() as u64;
-                let end = end.min(start.saturating_add(CHUNK));
+                let end = end.min(start.saturating_add(most));
                 let (first, behind) = (start / size * size, end.next_multiple_of(size));
                 let mut blocks = vec![0; (behind - first) as usize];
                 let read = disk.read(first, &mut blocks);
@@ -114,7 +112,7 @@ impl Site {
         let mut files = BTreeMap::new();
         let (mut at, mut long) = (0, None);
         while at < source.len() {
-            let header = source.bytes(at..at + BLOCK)?;
+            let header = source.bytes(at..at + BLOCK, BLOCK)?;
             if header.iter().all(|byte| *byte == 0) {
                 break;
             }
@@ -125,7 +123,7 @@ impl Site {
             }
             at = place.end.next_multiple_of(BLOCK);
             match header[156] {
-                b'L' if size <= NAME_MAX => long = Some(source.bytes(place)?),
+                b'L' if size <= NAME_MAX => long = Some(source.bytes(place, NAME_MAX)?),
                 b'0' | 0 => {
                     let name = long.take().map(|name| text(&name).to_owned());
                     let name = name.unwrap_or_else(|| name_of(&header));
@@ -163,23 +161,31 @@ impl Site {
         }
     }
 
-    /// The first bytes of a range of a file: all that are in memory, up to 16 KiB from a disk.
+    /// The first bytes of a range of a file: all that are in memory, at most `most` from a disk, up
+    /// to where the next `most` of the file begin. Readers of the same file ask for the same parts.
     ///
     /// # Errors
     /// The range leaves the file, or the disk fails.
-    pub fn bytes(&self, file: &File, Range { start, end }: Range<u64>) -> Result<Bytes, String> {
+    pub fn bytes(
+        &self,
+        file: &File,
+        Range { start, end }: Range<u64>,
+        most: u32,
+    ) -> Result<Bytes, String> {
+        let most = u64::from(most.max(1));
+        let most = most - start % most;
         match (&file.content, self) {
             (Content::Archive(place), Self::Archive(source, _)) if end <= file.len => {
-                source.bytes(place + start..place + end)
+                source.bytes(place + start..place + end, most)
             }
             (Content::Open(open), _) => {
-                let size = end.min(start.saturating_add(CHUNK)).saturating_sub(start);
-                let mut bytes = vec![0; size as usize];
-                let read = open.borrow_mut().read(start, &mut bytes);
-                match read.map_err(|error| format!("{error}"))? {
+                let size = end.saturating_sub(start).min(most);
+                let bytes = open.borrow_mut().share(start, size as usize);
+                let bytes = bytes.map_err(|error| format!("{error}"))?;
+                match bytes.is_empty() {
+                    false => Ok(bytes),
                     // It has become shorter, which nobody does here.
-                    0 => Err(format!("it ends before byte {end}")),
-                    count => Ok(Bytes::from(bytes).slice(..count)),
+                    true => Err(format!("it ends before byte {end}")),
                 }
             }
             _ => Err(format!("it ends before byte {end}")),
@@ -191,7 +197,10 @@ impl File {
     fn new(name: &[u8], place: Range<u64>, header: &[u8], source: &Source) -> Result<Self, String> {
         // What is part of an image has no times: the same folder makes the same image.
         let (tag, modified) = match source {
-            Source::Memory(_) => (fnv1a(&source.bytes(place.clone())?), 0),
+            Source::Memory(_) => (
+                fnv1a(&source.bytes(place.clone(), place.end - place.start)?),
+                0,
+            ),
             Source::Disk(_) => {
                 let modified = octal(&header[136..148]).unwrap_or(0);
                 (modified << 32 ^ (place.end - place.start), modified)

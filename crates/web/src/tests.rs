@@ -32,7 +32,7 @@ fn ask(request: &str) -> (String, Vec<u8>, bool) {
     answer.write(0, &mut text);
     let (header, body) = text.split_once("\r\n\r\n").unwrap();
     let file = answer.body();
-    let file = file.map(|(file, range)| site.bytes(file, range).unwrap());
+    let file = file.map(|(file, range)| site.bytes(file, range, PART).unwrap());
     let body = [body.as_bytes(), &file.unwrap_or_default()].concat();
     (format!("{header}\r\n\r\n"), body, answer.keeps_alive)
 }
@@ -381,8 +381,8 @@ fn long_names_are_found_and_broken_archives_are_refused() {
     let site = read(&whole).unwrap();
     let file = site.find(format!("/{long}").as_bytes()).unwrap();
     assert_eq!(file.media_type, "text/javascript");
-    assert_eq!(site.bytes(&file, 0..1000).unwrap(), [7; 1000].as_slice());
-    assert!(site.bytes(&file, 0..1001).is_err());
+    assert_eq!(site.bytes(&file, 0..1000, 9).unwrap(), [7; 1000].as_slice());
+    assert!(site.bytes(&file, 0..1001, 9).is_err());
     for len in [1, 511, 513, 1025, 2000, 2600] {
         assert!(read(&whole[..len]).is_err(), "{len}");
     }
@@ -403,12 +403,15 @@ fn a_disk_is_read_in_pieces() {
     );
 }
 
+/// Bytes that are read at a time.
+const PART: u32 = 16 << 10;
+
 /// A part of a file, as it is sent.
 fn in_pieces(site: &Site, file: &File, mut rest: Range<u64>) -> Vec<u8> {
     let mut read = Vec::new();
     while !rest.is_empty() {
-        let piece = site.bytes(file, rest.clone()).unwrap();
-        assert!(!piece.is_empty() && piece.len() <= 16 << 10);
+        let piece = site.bytes(file, rest.clone(), PART).unwrap();
+        assert!(!piece.is_empty() && piece.len() <= PART as usize);
         rest.start += piece.len() as u64;
         read.extend_from_slice(&piece);
     }
@@ -464,7 +467,7 @@ fn a_file_system_is_a_site() {
     let file = site.find(b"/folder/").unwrap();
     assert_eq!(file.media_type, "text/html; charset=utf-8");
     assert_eq!(in_pieces(&site, &file, 0..file.len), bytes);
-    assert!(site.bytes(&file, file.len..file.len + 1).is_err());
+    assert!(site.bytes(&file, file.len..file.len + 1, PART).is_err());
     for (path, status) in [("/folder/", "200"), ("/none", "404"), ("/broken", "500")] {
         let (answer, _) = answer(get(path, "").as_bytes(), &site).unwrap();
         let mut header = String::new();

@@ -1,6 +1,7 @@
 //! Random changes to a file system, and what is there then: each is done to a model in memory, too.
 
 use super::expect;
+use ::fs::disk::LARGE;
 use device::files::{Error, FileSystem, Kind};
 use fastrand::Rng;
 use libtest_mimic::Failed;
@@ -262,8 +263,22 @@ pub fn take(files: &dyn FileSystem, tree: &mut Tree, step: &Step) -> Result<bool
         expect(&found[..count] == there, || {
             format!("{path}, from {offset} on")
         })?;
+        shared(files, path, bytes)?;
     }
     Ok(done.is_ok())
+}
+
+/// All of a file is what its shared parts are.
+fn shared(files: &dyn FileSystem, path: &str, bytes: &[u8]) -> Result<(), Failed> {
+    let mut file = files.open(path.as_bytes())?;
+    for (index, part) in bytes.chunks(LARGE).enumerate() {
+        let found = file.share((index * LARGE) as u64, LARGE)?;
+        expect(found == part, || format!("{path}, shared part {index}"))?;
+    }
+    let behind = file.share(bytes.len() as u64, LARGE)?;
+    expect(behind.is_empty(), || {
+        format!("{path}, shared behind its end")
+    })
 }
 
 fn step_path(step: &Step) -> &str {

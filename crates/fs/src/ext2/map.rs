@@ -3,6 +3,7 @@
 use super::layout::{DIRECT, FORMAT_FILE, FORMAT_LINK, GROUP_INODE_TABLE, INODE, Inode, ROOT};
 use super::{Core, Error, failed};
 use alloc::vec;
+use bytes::Bytes;
 
 /// The largest file of a file system that does not know larger ones.
 const SMALL_FILE_MAX: u64 = i32::MAX as u64;
@@ -280,6 +281,29 @@ impl Core {
             (at, rest) = (at + size as u64, behind);
         }
         Ok(count)
+    }
+
+    /// The same with what others may hold as well: all of it, where it lies in one piece.
+    pub(super) fn share_file(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        most: usize,
+    ) -> Result<Bytes, Error> {
+        let count = inode.size().saturating_sub(offset).min(most as u64) as usize;
+        let block = u64::from(self.geometry.block);
+        let skipped = offset % block;
+        let blocks = (skipped as usize + count).div_ceil(block as usize);
+        if blocks > 0
+            && let (Some(found), run) = self.find_run(inode, offset / block, blocks)?
+            && run == blocks
+        {
+            let place = self.geometry.at(found) + skipped;
+            return self.volume.share(place, count).map_err(failed);
+        }
+        let mut bytes = vec![0; count];
+        self.read_file(inode, offset, &mut bytes)?;
+        Ok(bytes.into())
     }
 
     /// Writes to a file, and stores its inode.

@@ -23,6 +23,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use bytes::Bytes;
 use core::cell::RefCell;
 use device::BlockError;
 use device::files::{self, Entry, Error, FileSystem, Kind, Metadata};
@@ -263,6 +264,13 @@ impl files::File for Handle {
         with(&self.core, |core| {
             let inode = core.inode(self.number)?;
             core.read_file(&inode, offset, bytes)
+        })
+    }
+
+    fn share(&mut self, offset: u64, most: usize) -> Result<Bytes, Error> {
+        with(&self.core, |core| {
+            let inode = core.inode(self.number)?;
+            core.share_file(&inode, offset, most)
         })
     }
 

@@ -1,7 +1,7 @@
 //! What is read of a disk, how often, and what is no file system. `tests/e2e/disks` has those that
 //! others made.
 
-use crate::disk::{AHEAD, BUDGET, Disk, PAGE};
+use crate::disk::{AHEAD, BUDGET, Disk, LARGE, PAGE};
 use crate::{NoFileSystem, mount};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -111,6 +111,45 @@ fn much_is_read_past_what_is_kept() {
     }
     let twice = [(PAGE as u64 + 512, 20 * PAGE); 2];
     assert_eq!(*memory.reads.borrow(), twice);
+}
+
+#[test]
+fn a_page_that_is_kept_holds_up_one_part_of_a_file() {
+    let bytes = numbered(4 * LARGE);
+    let memory = Memory::new(bytes.clone());
+    let disk = memory.disk(BUDGET);
+    disk.read(0, &mut [0; PAGE]).unwrap();
+    for (index, expected) in bytes.chunks(LARGE).enumerate() {
+        let mut found = vec![0; LARGE];
+        disk.read((index * LARGE) as u64, &mut found).unwrap();
+        assert!(found == expected, "{index}");
+    }
+    let page = PAGE as u64;
+    let parts = (1..4).map(|index| ((index * LARGE) as u64, LARGE));
+    let expected: Vec<_> = [(0, PAGE), (page, LARGE - PAGE)]
+        .into_iter()
+        .chain(parts)
+        .collect();
+    assert_eq!(*memory.reads.borrow(), expected);
+}
+
+#[test]
+fn what_is_shared_is_read_once() {
+    let bytes = numbered(3 * LARGE);
+    let memory = Memory::new(bytes.clone());
+    let disk = memory.disk(BUDGET);
+    let first = disk.share(512, LARGE).unwrap();
+    let second = disk.share(512, LARGE).unwrap();
+    assert!(first == bytes[512..][..LARGE] && first.as_ptr() == second.as_ptr());
+    assert_eq!(*memory.reads.borrow(), [(512, LARGE)]);
+    // At no block's beginning, and too little, and with pages that are kept then.
+    for (at, size) in [(700_usize, LARGE), (0, 100), (1024, LARGE)] {
+        let found = disk.share(at as u64, size).unwrap();
+        assert!(found == bytes[at..][..size], "{at}");
+    }
+    let behind = disk.share(2 * LARGE as u64 + 512, LARGE);
+    assert_eq!(behind, Err(BlockError::OutOfRange));
+    assert_eq!(disk.share(u64::MAX, LARGE), Err(BlockError::OutOfRange));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is written to a disk: when it is there, in which order, and what of it fails.
 
 use super::{Memory, numbered};
-use crate::disk::{BUDGET, Disk, PAGE};
+use crate::disk::{BUDGET, Disk, LARGE, PAGE};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -223,4 +223,23 @@ fn a_disk_that_is_not_to_be_written_is_not() {
     let disk = Spy::new(vec![0; 4 * PAGE]).disk(BUDGET);
     assert_eq!(disk.write(end - 1, &[0; 2]), Err(BlockError::OutOfRange));
     assert_eq!(disk.write(u64::MAX, &[0; 2]), Err(BlockError::OutOfRange));
+}
+
+#[test]
+fn what_was_shared_is_shared_no_more_when_it_is_changed() {
+    let bytes = numbered(2 * LARGE);
+    let disk = Spy::new(bytes.clone()).disk(BUDGET);
+    let before = disk.share(PAGE as u64, LARGE).unwrap();
+    // The last byte of it.
+    let last = PAGE + LARGE - 1;
+    let change = [!bytes[last]; 3];
+    disk.write(last as u64, &change).unwrap();
+    let mut changed = bytes.clone();
+    changed[last..last + 3].copy_from_slice(&change);
+    for _ in 0..2 {
+        let after = disk.share(PAGE as u64, LARGE).unwrap();
+        assert!(after == changed[PAGE..][..LARGE]);
+        assert!(before == bytes[PAGE..][..LARGE]);
+        disk.flush().unwrap();
+    }
 }
