@@ -3,10 +3,10 @@
 //! There are three processes. The *keeper*, our child, makes the namespaces and the filter, and is
 //! the parent of *the first* in the namespace of processes. That one is the parent of the program,
 //! and takes what becomes an orphan. When the first ends, the kernel ends whoever is left there; so
-//! nothing outlives the program. Nor does it outlive us: the keeper ends the first when we end, and the
-//! kernel does when the keeper ends. Meanwhile the keeper has our end of the calls, too: they wait until
-//! their callers are gone, where the kernel would otherwise say that it knows no such calls, and a
-//! program might try them over and over.
+//! nothing outlives the program. Nor does it outlive us: the keeper ends the first when we end, and
+//! the kernel does when the keeper ends. Meanwhile the keeper has our end of the calls, too: they
+//! wait until their callers are gone, where the kernel would otherwise say that it knows no such
+//! calls, and a program might try them over and over.
 
 use crate::sight::Sight;
 use crate::{filter, jail};

@@ -104,8 +104,8 @@ pub(super) fn is_taken<A: Address>(flows: &Flows<A>, tuple: &Tuple<A>, now: Tick
 }
 
 /// Whether a connection that is not translated has this name the other way round, and is asked by
-/// it: what begins here is what it is answered by, in another zone. The kernel then chooses no other
-/// name for what begins of UDP (`nf_nat_used_tuple_new`), and there is no room for it.
+/// it: what begins here is what it is answered by, in another zone. The kernel then chooses no
+/// other name for what begins of UDP (`nf_nat_used_tuple_new`), and there is no room for it.
 pub(super) fn meets<A: Address>(flows: &Flows<A>, tuple: &Tuple<A>, now: Ticks) -> bool {
     if tuple.protocol != protocol::UDP {
         return false;

@@ -36,7 +36,7 @@
 //! | a connection of which a segment came in fragments has no windows | it has |
 //! | checksums of TCP, UDP and ICMP are left to the receiver | a wrong one is invalid |
 //! | what happens in one VLAN of a bridge is apart from the others | VLANs are one |
-//! | addresses, ports and zone of a direction are one connection's | in zones of one way, maybe two's |
+//! | addresses, ports and zone of a direction are one connection's | in some zones, maybe two's |
 //! | of other protocols than TCP, UDP and ICMP, addresses name a flow | SCTP's ports do, too |
 //! | ICMPv6's redirect is invalid | it is an error about what it quotes |
 //! | a source has at most a quarter of the table for flows that are not assured | it has all |

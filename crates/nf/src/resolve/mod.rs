@@ -557,7 +557,7 @@ impl<'f, 'a> Resolver<'f, 'a> {
         ) {
             return;
         }
-        // What has a state may be in a zone only, and no connection; what has a direction is in one.
+        // What has a state may be in a zone only, and no connection; only one has a direction.
         let set = self.number([(0, 1)].into());
         out.push(Statement::Match(Condition::new(Slot::CtDirection, set)));
     }

@@ -9,9 +9,9 @@
 //!
 //! Each one who asks has a port of its own, so that mostly no port behind the router is taken.
 //! Where one is all the same, the kernel chooses another one by chance, and the conversation ends.
-//! Where rules put one direction into a zone of its own, what is one name to us may be two connections
-//! to the kernel, and the round ends. So it does where the router itself is sent a packet in parts
-//! and says something else than the kernel, which has put them together.
+//! Where rules put one direction into a zone of its own, what is one name to us may be two
+//! connections to the kernel, and the round ends. So it does where the router itself is sent a
+//! packet in parts and says something else than the kernel, which has put them together.
 
 mod ours;
 mod rules;
@@ -72,6 +72,13 @@ pub struct Compared {
 }
 
 impl Compared {
+    /// Adds a packet that came in, and the frames that it gave.
+    fn saw(&mut self, frames: &[Out]) {
+        self.packets += 1;
+        self.passed += frames.len() as u64;
+        self.own += frames.iter().filter(|out| out.is_own).count() as u64;
+    }
+
     /// Adds what another round gave.
     pub fn add(&mut self, other: &Self) {
         self.packets += other.packets;
@@ -174,22 +181,17 @@ pub fn round(
             };
             packets.push(packet.clone());
             let (kernel, nf) = (router.send_any(&packet)?, ours.send(&packet));
-            compared.packets += 1;
-            compared.passed += nf.len() as u64;
-            if ours.is_taken && has_one_way_zones(&text) {
+            compared.saw(&nf);
+            let is_alike = are_alike(&packet, &kernel, &nf);
+            if ours.is_taken && has_one_way_zones(&text) || !is_alike && ours.is_own_cut {
                 compared.apart += 1;
                 return Ok((compared, None));
             }
-            compared.own += nf.iter().filter(|out| out.is_own).count() as u64;
             if is_chosen(&packet, &kernel, &nf) {
                 compared.chosen += 1;
                 break;
             }
-            if !are_alike(&packet, &kernel, &nf) {
-                if ours.is_own_cut {
-                    compared.apart += 1;
-                    return Ok((compared, None));
-                }
+            if !is_alike {
                 let nf: Vec<_> = nf.into_iter().map(|out| (out.to, out.frame)).collect();
                 return Ok((compared, differ(&packets, words(&kernel), words(&nf))));
             }

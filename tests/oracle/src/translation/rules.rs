@@ -96,9 +96,9 @@ const CONDITIONS: [&str; 47] = [
     "delete @seen { ip daddr . ip saddr }",
 ];
 
-/// How many connections there are. Until its clock ticks, the kernel counts what did not begin after
-/// all, what has ended, and twice what two rules count that begins: so these are asked last of all, of
-/// UDP, of which nothing ends here, and one rule a chain changes the set.
+/// How many connections there are. Until its clock ticks, the kernel counts what did not begin
+/// after all, what has ended, and twice what two rules count that begins: so these are asked last
+/// of all, of UDP, of which nothing ends here, and one rule a chain changes the set.
 const COUNTS: [&str; 6] = [
     "ct state new meta l4proto udp ct count over 2 counter",
     "ct state new meta l4proto udp ct count 3 counter",
