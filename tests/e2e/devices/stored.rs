@@ -6,18 +6,21 @@ use crate::disks::made::{self, Tree};
 use crate::harness::build::Images;
 use crate::harness::process::run;
 use crate::harness::programs;
+use crate::harness::temporary::TemporaryFolder;
 use crate::services::{http, nbd, tender};
 use libtest_mimic::{Completion, Failed, Trial};
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 const BLOCKS: &str = "/sys/block";
 const HOSTS: [&str; 2] = ["spt", "hvt"];
-/// What is read from each disk, by its name in [`made::KINDS`]. For FAT, mtools would need tables
-/// of the host's C library that the lab has not.
-const KINDS: [&str; 2] = ["ext4", "rock ridge"];
+/// What is read from each disk, by its name in [`made::KINDS`].
+const KINDS: [&str; 3] = ["ext4", "fat16", "rock ridge"];
+/// How Linux mounts FAT: names of 8 and 3 characters are in the code page that mkfs.vfat takes.
+const VFAT: [&str; 4] = ["-t", "vfat", "-o", "codepage=437,iocharset=ascii"];
 
 /// A disk of the machine.
 struct Card {
@@ -78,34 +81,58 @@ fn all(images: &Images, card: &Card, host: &str) -> Result<(), Failed> {
     let mut found = with_ids(card.ids)?.into_iter().filter(can_reset);
     let address = found.next().ok_or("no such disk that can be reset")?;
     for kind in made::KINDS.iter().filter(|kind| KINDS.contains(&kind.name)) {
-        if let Some(why) = programs::missing(kind.programs) {
-            return Err(why.into());
-        }
         let tree = Tree::new()?;
         let image = tree.image("whole");
-        kind.make(&tree.root(), &image)?;
-        fill(&address, &image)?;
+        if kind.name.starts_with("fat") {
+            kind.make_empty(&image)?;
+            fill(&address, &image, |disk| keep(disk, &tree, &image))?;
+        } else {
+            if let Some(why) = programs::missing(kind.programs) {
+                return Err(why.into());
+            }
+            kind.make(&tree.root(), &image)?;
+            fill(&address, &image, |_| Ok(()))?;
+        }
         let served = served(images, card, host, &address, &tree, &image);
         served.map_err(|failed| format!("{}: {failed:?}", kind.name))?;
     }
     Ok(())
 }
 
-/// Has Linux's driver write an image onto a disk, and takes that away from it.
-fn fill(address: &str, image: &Path) -> Result<(), Failed> {
+/// Has Linux's driver write an image onto a disk, and what else is to be done with that, and takes
+/// it away from Linux.
+fn fill(
+    address: &str,
+    image: &Path,
+    then: impl FnOnce(&Path) -> Result<(), Failed>,
+) -> Result<(), Failed> {
     bind(address, "")?;
     // The file may be there before the disk is.
-    let open = |path| OpenOptions::new().write(true).open(path).ok();
+    let open = |path: PathBuf| Some((OpenOptions::new().write(true).open(&path).ok()?, path));
     let mut found = None;
     until(|| {
         found = block_device(address).and_then(open);
         found.is_some()
     })?;
-    let mut disk = found.ok_or("no disk")?;
+    let (mut disk, path) = found.ok_or("no disk")?;
     io::copy(&mut File::open(image)?, &mut disk)?;
     disk.sync_all()?;
     drop(disk);
+    then(&path)?;
     bind(address, "vfio-pci")
+}
+
+/// Has Linux's FAT keep all files on a disk, and reads what that is then into its image.
+fn keep(disk: &Path, tree: &Tree, image: &Path) -> Result<(), Failed> {
+    let on = TemporaryFolder::new("on")?;
+    let mut mount = Command::new("mount");
+    run(mount.args(VFAT).arg(disk).arg(&on.path))?.expect_status(0)?;
+    let written = tree.copy_to(&on.path);
+    run(Command::new("umount").arg(&on.path))?.expect_status(0)?;
+    written?;
+    let size = fs::metadata(image)?.len();
+    io::copy(&mut File::open(disk)?.take(size), &mut File::create(image)?)?;
+    Ok(())
 }
 
 /// The file of the disk at an address, once there is one.

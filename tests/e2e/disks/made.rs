@@ -90,6 +90,15 @@ impl Kind {
     pub fn make(&self, folder: &Path, image: &Path) -> Result<(), Failed> {
         (self.make)(self, folder, image)
     }
+
+    /// Makes a FAT without files in a new file.
+    pub fn make_empty(&self, image: &Path) -> Result<(), Failed> {
+        let mut make = Command::new("mkfs.vfat");
+        make.args(["-C", "-F", &self.name[3..]]);
+        run(make.arg(image).arg(self.word))?
+            .expect_status(0)
+            .map(drop)
+    }
 }
 
 fn ext(kind: &Kind, folder: &Path, image: &Path) -> Result<(), Failed> {
@@ -100,9 +109,7 @@ fn ext(kind: &Kind, folder: &Path, image: &Path) -> Result<(), Failed> {
 }
 
 fn fat(kind: &Kind, folder: &Path, image: &Path) -> Result<(), Failed> {
-    let mut make = Command::new("mkfs.vfat");
-    make.args(["-C", "-F", &kind.name[3..]]);
-    run(make.arg(image).arg(kind.word))?.expect_status(0)?;
+    kind.make_empty(image)?;
     let mut copy = Command::new("mcopy");
     copy.args(["-s", "-m", "-i"]).arg(image);
     for entry in fs::read_dir(folder)? {
@@ -188,12 +195,18 @@ impl Tree {
             folder,
             files: files.into(),
         };
-        for (path, bytes) in &tree.files {
-            let path = tree.root().join(&path[1..]);
+        tree.copy_to(&tree.root())?;
+        Ok(tree)
+    }
+
+    /// Writes all files to a folder.
+    pub fn copy_to(&self, folder: &Path) -> Result<(), Failed> {
+        for (path, bytes) in &self.files {
+            let path = folder.join(&path[1..]);
             fs::create_dir_all(path.parent().ok_or("no folder")?)?;
             fs::write(path, bytes)?;
         }
-        Ok(tree)
+        Ok(())
     }
 
     /// The folder.

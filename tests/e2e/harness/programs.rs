@@ -31,7 +31,7 @@ pub enum Sender {
 
 /// Programs that a machine may lack on which all else is tested, and why a test is skipped then.
 /// `xtask/src/packages.rs` offers to install them.
-const OPTIONAL: [(&str, &str); 38] = [
+const OPTIONAL: [(&str, &str); 41] = [
     (
         "busybox",
         "needs busybox with udhcpd: sudo apt-get install busybox",
@@ -44,10 +44,19 @@ const OPTIONAL: [(&str, &str); 38] = [
     ),
     ("ethtool", "needs ethtool: sudo apt-get install ethtool"),
     ("gdb", "needs gdb: sudo apt-get install gdb"),
+    ("go", "needs go: sudo apt-get install golang-go"),
     ("git", "needs git: sudo apt-get install git"),
     ("ip", "needs ip: sudo apt-get install iproute2"),
     ("iperf", "needs iperf 2: sudo apt-get install iperf"),
     ("iperf3", "needs iperf3: sudo apt-get install iperf3"),
+    (
+        "javac",
+        "needs javac: sudo apt-get install default-jdk-headless",
+    ),
+    (
+        "netperf",
+        "needs netperf, which Debian has in non-free: sudo apt-get install netperf",
+    ),
     ("mcopy", "needs mcopy: sudo apt-get install mtools"),
     ("mke2fs", "needs mke2fs: sudo apt-get install e2fsprogs"),
     (

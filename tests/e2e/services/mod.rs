@@ -15,6 +15,7 @@ mod ports;
 mod proxy;
 mod proxy_hostile;
 mod proxy_programs;
+mod proxy_runtimes;
 mod proxy_sequences;
 pub mod router;
 mod runs;
@@ -63,6 +64,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         proxy::trials,
         proxy_hostile::trials,
         proxy_programs::trials,
+        proxy_runtimes::trials,
         proxy_sequences::trials,
         router::trials,
         runs::trials,

@@ -135,7 +135,7 @@ const DEVICES: [&str; 46] = [
     "--device=usb-storage,id=stick,bus=usb3.0,drive=disk6",
 ];
 /// An NVM Express disk, a Serial ATA one, virtio's and a USB one, with Linux's drivers.
-const STORED: [&str; 21] = [
+const STORED: [&str; 24] = [
     "--disk=24",
     "--device=pcie-root-port,id=root1,chassis=1",
     "--device=nvme,bus=root1,drive=disk,serial=outboard",
@@ -157,6 +157,9 @@ const STORED: [&str; 21] = [
     "--module=virtio_blk",
     "--module=xhci_pci",
     "--module=usb_storage",
+    "--module=vfat",
+    "--module=nls_cp437",
+    "--module=nls_ascii",
 ];
 const WIRED: [&str; 4] = [
     "--nic=e1000e,hub",
@@ -190,8 +193,17 @@ const VIRTIO: &str = "virtio";
 const PEER: &str = "SOLO5_DIR";
 /// The programs of the host that the tests run, where they are installed:
 /// `tests/e2e/harness/programs.rs`.
-const PROGRAMS: [&str; 9] = [
-    "curl", "dig", "iperf3", "mke2fs", "nbdcopy", "nc", "ping", "wrk", "xorriso",
+const PROGRAMS: [&str; 10] = [
+    "curl",
+    "dig",
+    "iperf3",
+    "mke2fs",
+    "mkfs.vfat",
+    "nbdcopy",
+    "nc",
+    "ping",
+    "wrk",
+    "xorriso",
 ];
 /// Puts shared libraries, which programs of the host's need, where they are looked for.
 const LIBRARIES: &str = "mkdir -p /lib; ln -s /lib /lib64; ln -s /lab/*.so* /lib; ";
