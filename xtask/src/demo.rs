@@ -392,6 +392,18 @@ fn stored(root: &Path, arguments: &[String]) -> Result<i32, String> {
     for (option, appliance, manifest, name) in [
         ("--image", HTTP, "manifest-disk.json", "http-disk.spt"),
         ("--files", FILES, "manifest.json", "files.spt"),
+        (
+            "--remote-image",
+            HTTP,
+            "manifest-queue.json",
+            "http-queue.spt",
+        ),
+        (
+            "--remote-files",
+            FILES,
+            "manifest-queue.json",
+            "files-queue.spt",
+        ),
     ] {
         let manifest = format!("--manifest={manifest}");
         image(root, &programs, &[&manifest, appliance])?;

@@ -10,8 +10,8 @@ use drivers::virtio::Either;
 use hw::DmaBuf;
 
 /// Buffers of a disk whose caller waits, and bytes of each: as many are in flight at once.
-const BUFFERS: usize = 4;
-const BUFFER_BYTES: usize = 64 << 10;
+pub(crate) const BUFFERS: usize = 4;
+pub(crate) const BUFFER_BYTES: usize = 64 << 10;
 
 /// A disk, and its driver.
 pub(crate) enum Driven {

@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use device::block::{BlockQueue, Immediate};
+use device::block::{BlockQueue, Blocking, Immediate};
 use device::{BlockDevice, Netif};
 use driven::Driven;
 use drivers::net::{MTU, Resources, StartError, Started};
@@ -54,19 +54,29 @@ pub fn port_of_mtu(name: &str, mtu: Option<usize>) -> Result<Box<dyn Netif>, Err
     })
 }
 
-/// The disk of this name, once.
+/// The disk of this name, once. Where the manifest gives it a queue, a process of the host's serves
+/// it by that.
 ///
 /// # Errors
 /// If the manifest has no such disk, it was handed out already, or the device cannot be used.
 pub fn disk(name: &str) -> Result<Box<dyn BlockDevice>, Error> {
-    let found = match unikernel::block(name) {
-        Err(DeviceError::NotInManifest(_)) => driven(name).and_then(Driven::device),
-        found => found.map_err(Reason::Device),
+    let found = match served(name, driven::BUFFERS, driven::BUFFER_BYTES) {
+        Ok(Some((queue, buffers))) => Ok(Box::new(Blocking::new(queue, buffers)) as Box<_>),
+        Ok(None) => attached(name),
+        Err(reason) => Err(reason),
     };
     found.map_err(|reason| Error {
         name: name.into(),
         reason,
     })
+}
+
+/// A disk without a queue that a process of the host's serves.
+fn attached(name: &str) -> Result<Box<dyn BlockDevice>, Reason> {
+    match unikernel::block(name) {
+        Err(DeviceError::NotInManifest(_)) => driven(name).and_then(Driven::device),
+        found => found.map_err(Reason::Device),
+    }
 }
 
 /// The disk of this name, once, as a queue, and `count` buffers of at least `bytes` bytes each that

@@ -58,6 +58,12 @@ pub struct Stored {
     /// The image `files`; that with --image is `http` with a disk
     #[arg(long)]
     files: PathBuf,
+    /// The image `http` with a disk that a process serves
+    #[arg(long)]
+    remote_image: PathBuf,
+    /// The image `files` with such disks
+    #[arg(long)]
+    remote_files: PathBuf,
 }
 
 pub fn fairness(arguments: &Guests) -> Result<(), Box<dyn Error>> {
@@ -138,8 +144,14 @@ pub fn stored(arguments: &Stored) -> Result<(), Box<dyn Error>> {
     };
     let programs = stored::Programs {
         tender: measured.tender.clone(),
-        http: measured.image.clone(),
-        files: arguments.files.clone(),
+        local: stored::Pair {
+            http: measured.image.clone(),
+            files: arguments.files.clone(),
+        },
+        remote: stored::Pair {
+            http: arguments.remote_image.clone(),
+            files: arguments.remote_files.clone(),
+        },
     };
     measured.report_with_files(&subject, |folder| {
         stored::measure(&plan, &programs, folder, &say)

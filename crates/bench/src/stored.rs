@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   outboard   wrk - Linux === tap  - the image - the host's file
+//!   remote     wrk - Linux === tap  - the image - a queue - a process - the host's file
 //!   linux      wrk - Linux === veth - Linux - nginx - ext4 - loop device - the host's file
 //! ```
 //!
@@ -25,8 +26,9 @@ use testbed::traffic::Window;
 use testbed::traffic::wrk;
 
 const OURS: &str = "outboard";
+const REMOTE: &str = "remote";
 const LINUX: &str = "linux";
-const CONTENDERS: [&str; 2] = [OURS, LINUX];
+const CONTENDERS: [&str; 3] = [OURS, REMOTE, LINUX];
 /// So many files of 1 MiB are more than an image keeps in its memory.
 const MANY: usize = 64;
 /// Small files in a folder, and the bytes of one.
@@ -59,22 +61,46 @@ pub const PLOTTED: [(&str, Measure); 4] = [
     ("copy", COPY),
 ];
 /// What was promised.
-pub const PROMISES: [Promise; 1] = [Promise {
-    measure: FAILED,
-    contender: OURS,
-    baseline: None,
-    bound: Bound::AtMost(0.0),
-}];
+pub const PROMISES: [Promise; 2] = [none_fails(OURS), none_fails(REMOTE)];
+
+const fn none_fails(contender: &'static str) -> Promise {
+    Promise {
+        measure: FAILED,
+        contender,
+        baseline: None,
+        bound: Bound::AtMost(0.0),
+    }
+}
 
 /// What is started.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// `outboard-tender`.
     pub tender: PathBuf,
-    /// The image `http` with a disk, for spt.
+    /// Those whose calls are the disk's.
+    pub local: Pair,
+    /// Those whose disks are served by a process.
+    pub remote: Pair,
+}
+
+/// Images for spt.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// The image `http` with a disk.
     pub http: PathBuf,
-    /// The image `files`, for spt.
+    /// The image `files`.
     pub files: PathBuf,
+}
+
+impl Programs {
+    /// The images of a contender; none of Linux's.
+    fn images(&self, contender: &str) -> Option<&Pair> {
+        match contender {
+            OURS => Some(&self.local),
+            REMOTE => Some(&self.remote),
+            _ => None,
+        }
+    }
 }
 
 /// Takes all measurements, `say`ing how far it is. `folder` is for disks and files of nginx and
@@ -150,9 +176,9 @@ impl Disks {
     ) -> io::Result<()> {
         let disk = self.block("files", &self.from);
         let mut mounted = None;
-        let served = match name {
-            OURS => Served::image(&programs.tender, &programs.http, &[MEMORY, &disk], &[]),
-            _ => {
+        let served = match programs.images(name) {
+            Some(images) => Served::image(&programs.tender, &images.http, &[MEMORY, &disk], &[]),
+            None => {
                 // Where nginx finds its pages.
                 mounted = Some(Mounted::new(&self.from, self.folder.join("www"), "ro")?);
                 nginx(&self.folder)
@@ -206,9 +232,9 @@ impl Disks {
         make.args(["-q", "-F", "-b4096", "-t", "ext2"]);
         ended(make.arg(&self.to).arg("256M"))?;
         let (begin, before) = (Instant::now(), meter::machine()?);
-        match name {
-            OURS => self.copy_by(&programs.tender, &programs.files)?,
-            _ => self.copy_by_linux()?,
+        match programs.images(name) {
+            Some(images) => self.copy_by(&programs.tender, &images.files)?,
+            None => self.copy_by_linux()?,
         }
         let (time, cpu) = (begin.elapsed(), meter::machine()? - before);
         let megabytes = self.bytes as f64 / 1e6;

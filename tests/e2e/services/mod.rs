@@ -3,6 +3,7 @@
 mod dhcp;
 pub mod dns;
 pub mod echo;
+mod files;
 mod flows;
 pub mod http;
 mod iperf3;
@@ -52,6 +53,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
         dhcp::trials,
         dns::trials,
         echo::trials,
+        files::trials,
         flows::trials,
         http::trials,
         iperf3::trials,
