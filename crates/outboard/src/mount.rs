@@ -6,9 +6,10 @@ use abi::exit;
 use fs::disk::{BUDGET, Disk};
 use linux::namespace;
 use rustix::io::Errno;
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::flag;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
@@ -114,20 +115,23 @@ pub fn run(arguments: &Arguments) -> Result<i32, Error> {
     let source = arguments.image.display().to_string();
     let mounted = mount(&disk, !arguments.read_only, &arguments.folder, &source)
         .map_err(|error| Error::Mount(arguments.folder.clone(), error))?;
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register(signal, stop.clone()).map_err(Error::System)?;
-    }
+    let came = Signals::new().map_err(Error::System)?;
     let Some((program, rest)) = arguments.command.split_first() else {
         let access = if mounted.is_writable { "" } else { ", to read" };
         println!("{}: {}{access}", arguments.folder.display(), mounted.name);
-        let served = mounted.serve(|| stop.load(Ordering::Relaxed));
+        let served = mounted.serve(|| came.take().next().is_some());
         return served.map(|()| exit::SUCCESS).map_err(Error::Write);
     };
-    // What the terminal sends, it sends to the program as well.
-    let waiter = started(Command::new(program).args(rest))
+    let (program, waiter) = started(Command::new(program).args(rest))
         .map_err(|error| Error::Start(program.clone(), error))?;
-    let served = mounted.serve(|| waiter.is_finished());
+    let served = mounted.serve(|| {
+        // What a terminal sends, it sends to the program as well.
+        for signal in came.take().filter(|signal| *signal != Signal::INT) {
+            // One that has just ended no longer minds.
+            let _ = pidfd_send_signal(&program, signal);
+        }
+        waiter.is_finished()
+    });
     let status = waiter
         .join()
         .unwrap_or_else(|_| Err(io::Error::other("gone")));
@@ -137,9 +141,33 @@ pub fn run(arguments: &Arguments) -> Result<i32, Error> {
 }
 
 /// A program that runs, and a thread that waits for it: who serves it does not.
-fn started(command: &mut Command) -> io::Result<JoinHandle<io::Result<ExitStatus>>> {
+fn started(command: &mut Command) -> io::Result<(OwnedFd, JoinHandle<io::Result<ExitStatus>>)> {
     let mut child = command.spawn()?;
-    Ok(thread::spawn(move || child.wait()))
+    let program = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    Ok((program, thread::spawn(move || child.wait())))
+}
+
+/// Signals that end this program, or the one that it has started.
+struct Signals([(Signal, Arc<AtomicBool>); 3]);
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let signals = [Signal::INT, Signal::TERM, Signal::HUP];
+        let signals = signals.map(|signal| (signal, Arc::default()));
+        for (signal, came) in &signals {
+            flag::register(signal.as_raw(), Arc::clone(came))?;
+        }
+        Ok(Self(signals))
+    }
+
+    /// Those that have come since this was asked last.
+    fn take(&self) -> impl Iterator<Item = Signal> {
+        let came = self
+            .0
+            .iter()
+            .filter(|(_, came)| came.swap(false, Ordering::Relaxed));
+        came.map(|(signal, _)| *signal)
+    }
 }
 
 fn as_shells_say(status: ExitStatus) -> i32 {
