@@ -122,20 +122,26 @@ fn who_asks_is_in_a_zone_and_answers_are_in_none() {
     assert!(listed(&bench).is_empty());
 }
 
+/// A router to which who is asked from outside answers in zone 6, and which has this rule of NAT.
+fn with_reply_zone(nat: &str) -> Bench {
+    Bench::new(&std::format!(
+        "table inet t {{
+            chain early {{
+                type filter hook prerouting priority raw
+                iifname public ct reply zone set 6
+            }}
+            chain late {{
+                type nat hook postrouting priority srcnat
+                {nat}
+            }}
+        }}"
+    ))
+}
+
 /// Of what is called the same in one zone, there is one.
 #[test]
 fn who_answers_in_another_zone_does_not_begin_what_is_there() {
-    let text = "table inet t {
-        chain early {
-            type filter hook prerouting priority raw
-            iifname public ct reply zone set 6
-        }
-        chain late {
-            type nat hook postrouting priority srcnat
-            iifname private masquerade
-        }
-    }";
-    let mut bench = Bench::new(text);
+    let mut bench = with_reply_zone("iifname private masquerade");
     let asked = bench
         .pass(0, (CLIENT, SERVER), UDP, udp([9, 53], b""))
         .unwrap();
@@ -154,16 +160,7 @@ fn who_answers_in_another_zone_does_not_begin_what_is_there() {
 /// The kernel calls neither end otherwise, so that there is no room for the second one.
 #[test]
 fn who_answers_a_question_in_a_reply_zone_is_not_translated() {
-    let text = "table inet t {
-        chain early {
-            type filter hook prerouting priority raw
-            iifname public ct reply zone set 6
-        }
-        chain late {
-            type nat hook postrouting priority srcnat
-        }
-    }";
-    let mut bench = Bench::new(text);
+    let mut bench = with_reply_zone("");
     bench
         .pass(1, (SERVER, CLIENT), UDP, udp([9, 53], b""))
         .unwrap();
