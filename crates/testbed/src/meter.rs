@@ -158,11 +158,10 @@ const CHILD_POLL: Duration = Duration::from_millis(1);
 /// # Errors
 /// The process is gone or stays alone; the kernel keeps no such list (`CONFIG_PROC_CHILDREN`).
 pub fn only_child(id: u32) -> io::Result<u32> {
-    let path = format!("/proc/{id}/task/{id}/children");
     let begin = Instant::now();
     while begin.elapsed() < CHILD_WAIT {
-        if let Some(child) = first_field(&fs::read_to_string(&path)?) {
-            return u32::try_from(child).map_err(|_| io::ErrorKind::InvalidData.into());
+        if let Some(child) = children(id)?.first() {
+            return Ok(*child);
         }
         thread::sleep(CHILD_POLL);
     }
