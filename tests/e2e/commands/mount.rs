@@ -69,7 +69,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
 }
 
 /// Why nothing can be mounted here, if so.
-fn cannot() -> Option<&'static str> {
+pub fn cannot() -> Option<&'static str> {
     let opened = File::options().read(true).write(true).open(DEVICE);
     opened.err().map(|_| "needs /dev/fuse: sudo modprobe fuse")
 }

@@ -24,6 +24,8 @@ pub struct Kind {
 pub const MKE2FS: &[&str] = &["mke2fs"];
 pub const MTOOLS: &[&str] = &["mkfs.vfat", "mcopy"];
 const XORRISO: &[&str] = &["xorriso"];
+/// How large a disk with ext is.
+const EXT_SIZE: &str = "16M";
 
 /// All that are read.
 pub const KINDS: [Kind; 8] = [
@@ -91,20 +93,33 @@ impl Kind {
         (self.make)(self, folder, image)
     }
 
-    /// Makes a FAT without files in a new file.
+    /// Makes one without files in a new file.
+    ///
+    /// # Errors
+    /// There is no such thing, or its program fails.
     pub fn make_empty(&self, image: &Path) -> Result<(), Failed> {
-        let mut make = Command::new("mkfs.vfat");
-        make.args(["-C", "-F", &self.name[3..]]);
-        run(make.arg(image).arg(self.word))?
-            .expect_status(0)
-            .map(drop)
+        let ended = match self.programs {
+            MKE2FS => run(self.mke2fs().arg(image).arg(EXT_SIZE)),
+            MTOOLS => {
+                let mut make = Command::new("mkfs.vfat");
+                make.args(["-C", "-F", &self.name[3..]]);
+                run(make.arg(image).arg(self.word))
+            }
+            _ => return Err(format!("{}: it is never empty", self.name).into()),
+        };
+        ended?.expect_status(0).map(drop)
+    }
+
+    fn mke2fs(&self) -> Command {
+        let mut make = Command::new("mke2fs");
+        make.args(["-q", "-t", self.name, self.word]);
+        make
     }
 }
 
 fn ext(kind: &Kind, folder: &Path, image: &Path) -> Result<(), Failed> {
-    let mut command = Command::new("mke2fs");
-    command.args(["-q", "-t", kind.name, kind.word, "-d"]);
-    command.arg(folder).arg(image).arg("16M");
+    let mut command = kind.mke2fs();
+    command.arg("-d").arg(folder).arg(image).arg(EXT_SIZE);
     run(&mut command)?.expect_status(0).map(drop)
 }
 

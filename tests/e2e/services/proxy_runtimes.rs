@@ -3,6 +3,7 @@
 
 use super::SERVICE;
 use super::proxy::{PATIENCE, Stack, Tried, end, fetch, site, trials_of};
+use crate::commands::mount::cannot;
 use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::{run, start};
@@ -10,7 +11,7 @@ use crate::harness::programs;
 use crate::harness::temporary::TemporaryFolder;
 use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,9 +19,6 @@ use std::process::Command;
 const LMBENCH: &str = "/usr/lib/lmbench/bin/x86_64-linux-gnu";
 const NO_LMBENCH: &str =
     "needs lmbench, which Debian has in non-free: sudo apt-get install lmbench";
-/// A file system of a process's own.
-const FUSE: &str = "/dev/fuse";
-const NO_FUSE: &str = "needs /dev/fuse: sudo modprobe fuse";
 /// A file that another program serves.
 const ELSEWHERE: &str = "http://10.0.0.1:8000/1k";
 
@@ -72,8 +70,7 @@ pub fn trials(images: &'static Images, network: &Network) -> Vec<Trial> {
     let missing = (!Path::new(LMBENCH).exists()).then_some(NO_LMBENCH);
     let name = "proxy::lmbench measures".to_owned();
     trials.push(network.trial_unless(missing, name, move || lmbench(images)));
-    let fuse = File::options().read(true).write(true).open(FUSE);
-    let missing = programs::missing(&["mke2fs", "python3"]).or(fuse.err().map(|_| NO_FUSE));
+    let missing = programs::missing(&["mke2fs", "python3"]).or_else(cannot);
     let name = "proxy::a program's files are those of a disk".to_owned();
     trials.push(network.trial_unless(missing, name, move || files(images)));
     trials
