@@ -155,12 +155,9 @@ pub struct Started {
     pub listener: OwnedFd,
     pub(crate) sight: Sight,
     go: Go,
-    life: Life,
+    /// The program ends when this is closed.
+    life: OwnedFd,
 }
-
-/// What the program lives by: it ends when this is closed.
-#[derive(Debug)]
-pub(crate) struct Life(#[expect(dead_code, reason = "it is there to be closed")] OwnedFd);
 
 /// What lets a program begin.
 #[derive(Debug)]
@@ -174,8 +171,8 @@ impl Go {
 }
 
 impl Started {
-    /// Its parts.
-    pub(crate) fn parts(self) -> (Child, (OwnedFd, Sight), Go, Life) {
+    /// Its parts; the program lives as long as the last one is open.
+    pub(crate) fn parts(self) -> (Child, (OwnedFd, Sight), Go, OwnedFd) {
         (self.keeper, (self.listener, self.sight), self.go, self.life)
     }
 }
@@ -228,7 +225,7 @@ pub fn start(program: Program, held: &Held) -> Result<Started, Reason> {
         listener,
         sight,
         go: Go(go),
-        life: Life(tell),
+        life: tell,
     })
 }
 

@@ -118,8 +118,8 @@ fn asks_and_serves(images: &Images, program: &[&str]) -> Result<(), Failed> {
     stack.goes_on()
 }
 
-/// Streams both ways and questions with answers, on connections and datagrams, with both ends on
-/// the stack's sockets.
+/// Streams both ways and questions with answers, on connections and datagrams, for a client on
+/// Linux.
 fn netperf(images: &Images) -> Result<(), Failed> {
     let stack = Stack::new(images)?;
     let server = start(&mut stack.program(&["netserver", "-D", "-4"]))?;
