@@ -4,7 +4,7 @@
 //! kernel removes the namespace with all that is in it, so nothing stays behind, even after
 //! SIGKILL.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::{fmt, fs, io, panic, thread};
 
@@ -35,6 +35,8 @@ pub enum Error {
     Tap(String, io::Error),
     /// An interface could not be made or configured.
     Netlink(netlink::Error),
+    /// This setting could not be made.
+    Setting(String, io::Error),
 }
 
 impl fmt::Display for Error {
@@ -43,6 +45,7 @@ impl fmt::Display for Error {
             Self::Namespace(error) => error.fmt(f),
             Self::Tap(name, error) => write!(f, "cannot make the tap {name:?}: {error}"),
             Self::Netlink(error) => error.fmt(f),
+            Self::Setting(path, error) => write!(f, "cannot write {path}: {error}"),
         }
     }
 }
@@ -129,6 +132,21 @@ impl Segment {
             netlink.add_address(name, address.ip.into(), address.prefix)?;
             netlink.set_up(name)
         })
+    }
+
+    /// Has the interface speak IPv6, from this address of a subnet of `prefix` bits. Nobody is
+    /// asked whether it is free: until the kernel knows that, it speaks from its link-local
+    /// address, which no router sends on.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub fn speak_ipv6(&self, name: &str, address: Ipv6Addr, prefix: u8) -> Result<(), Error> {
+        for (setting, value) in [("accept_dad", "0"), ("disable_ipv6", "0")] {
+            let path = format!("/proc/sys/net/ipv6/conf/{name}/{setting}");
+            self.run(|| fs::write(&path, value))
+                .map_err(|error| Error::Setting(path, error))?;
+        }
+        self.netlink(|netlink| netlink.add_certain_address(name, address.into(), prefix))
     }
 
     /// Runs `closure` with a netlink socket of the segment.

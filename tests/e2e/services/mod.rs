@@ -32,7 +32,6 @@ use crate::harness::build::Images;
 use crate::harness::network::Network;
 use crate::harness::process::{Running, start};
 use libtest_mimic::{Failed, Trial};
-use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -218,9 +217,7 @@ pub const OUR_SIDE_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 
 /// Has Linux speak IPv6 on the tap, with [`OUR_SIDE_V6`]: segments do not by themselves.
 pub fn speak_ipv6(segment: &Segment) -> Result<(), Failed> {
-    segment.run(|| fs::write("/proc/sys/net/ipv6/conf/tap0/disable_ipv6", "0"))?;
-    segment.netlink(|netlink| netlink.add_address("tap0", OUR_SIDE_V6.into(), 64))?;
-    Ok(())
+    Ok(segment.speak_ipv6("tap0", OUR_SIDE_V6, 64)?)
 }
 
 /// Starts the image over a tap, by a command that lacks memory, port and image.

@@ -134,8 +134,7 @@ fn both_with_peer(images: &Images, arguments: &[&str]) -> Result<[Ended; 2], Fai
             segment.configure("tap0", address)?;
         }
         speak_ipv6(&other)?;
-        own.run(|| std::fs::write("/proc/sys/net/ipv6/conf/tap0/disable_ipv6", "0"))?;
-        own.netlink(|netlink| netlink.add_address("tap0", OWN_V6.into(), 64))?;
+        own.speak_ipv6("tap0", OWN_V6, 64)?;
         let _peer = peer(&other, &path("alone"))?;
         let mut program = Command::new("python3");
         program.args(arguments).arg(path("alone"));

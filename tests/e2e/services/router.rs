@@ -155,15 +155,8 @@ impl Routed {
 pub fn speak6(networks: [(&Segment, &str); 2]) -> Result<(), Failed> {
     let own = [(CLIENT6, INSIDE6), (SERVER6, PUBLIC6)];
     for ((segment, interface), (own, gateway)) in networks.into_iter().zip(own) {
-        // Nobody else is there whom an address could be taken from.
-        for (name, value) in [("accept_dad", "0"), ("disable_ipv6", "0")] {
-            let path = format!("/proc/sys/net/ipv6/conf/{interface}/{name}");
-            segment.run(|| std::fs::write(path, value))?;
-        }
-        segment.netlink(|netlink| {
-            netlink.add_address(interface, own.into(), 64)?;
-            netlink.add_gateway(gateway.into())
-        })?;
+        segment.speak_ipv6(interface, own, 64)?;
+        segment.netlink(|netlink| netlink.add_gateway(gateway.into()))?;
     }
     Ok(())
 }

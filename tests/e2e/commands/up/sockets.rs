@@ -15,7 +15,7 @@ use crate::harness::programs;
 use crate::harness::wait::eventually;
 use libtest_mimic::{Failed, Trial};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -88,13 +88,7 @@ fn on_hosts(images: &Images, hosts: [&str; 3]) -> String {
 
 /// Has Linux speak IPv6 there, as fd00::1.
 fn speak6(segment: &Segment) -> Result<(), Failed> {
-    // Nobody else is there whom the address could be taken from.
-    for (name, value) in [("accept_dad", "0"), ("disable_ipv6", "0")] {
-        let path = format!("/proc/sys/net/ipv6/conf/wan0/{name}");
-        segment.run(|| std::fs::write(path, value))?;
-    }
-    let own: IpAddr = "fd00::1".parse()?;
-    Ok(segment.netlink(|netlink| netlink.add_address("wan0", own, 64))?)
+    Ok(segment.speak_ipv6("wan0", "fd00::1".parse()?, 64)?)
 }
 
 /// Connections, datagrams and pages of two applications, by both versions of IP, before and after

@@ -79,7 +79,7 @@ impl Home {
         let outside = || {
             let mut netlink = Netlink::open()?;
             netlink.add_address(TAPS[1], SERVER4.into(), 24)?;
-            netlink.add_address(TAPS[1], SERVER6.into(), 64)
+            netlink.add_certain_address(TAPS[1], SERVER6.into(), 64)
         };
         outside().map_err(|error: netlink::Error| network(error.into()))?;
         let folder = folder(image)?;
