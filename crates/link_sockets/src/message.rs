@@ -312,6 +312,19 @@ impl Body {
     }
 }
 
+/// What is in front of so many bytes of a connection ([`What::Data`]); `None` if a message does not
+/// hold as many.
+pub fn head_of_data(socket: u32, len: usize) -> Option<[u8; HEAD]> {
+    put_kind(kind::DATA, socket, len)
+}
+
+/// What is in front of a body of this kind.
+fn put_kind(kind: u8, socket: u32, len: usize) -> Option<[u8; HEAD]> {
+    let [len, len_high] = u16::try_from(len).ok()?.to_le_bytes();
+    let [a, b, c, d] = socket.to_le_bytes();
+    Some([kind, 0, len, len_high, a, b, c, d])
+}
+
 impl<'a> Message<'a> {
     /// A message.
     pub fn new(socket: u32, what: What<'a>) -> Self {
@@ -328,12 +341,9 @@ impl<'a> Message<'a> {
     pub fn put(&self, place: &mut [u8]) -> Option<usize> {
         let (kind, body, data) = self.parts();
         let size = HEAD + body.len + data.len();
-        let len = u16::try_from(size - HEAD).ok()?;
         let place = place.get_mut(..size)?;
-        let (head, rest) = place.split_at_mut(HEAD);
-        head[..2].copy_from_slice(&[kind, 0]);
-        head[2..4].copy_from_slice(&len.to_le_bytes());
-        head[4..].copy_from_slice(&self.socket.to_le_bytes());
+        let (head, rest) = place.split_first_chunk_mut()?;
+        *head = put_kind(kind, self.socket, size - HEAD)?;
         let (front, back) = rest.split_at_mut(body.len);
         front.copy_from_slice(&body.bytes[..body.len]);
         back.copy_from_slice(data);

@@ -262,6 +262,31 @@ impl Wire {
         true
     }
 
+    /// Has `read` put up to so many bytes of a connection where they leave from: those, of which
+    /// there are none at its end. `None` if there is no room.
+    pub fn fill<E>(
+        &mut self,
+        socket: u32,
+        most: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Option<Result<&[u8], E>> {
+        let most = most.min(MESSAGE_MAX);
+        let (head, body) = self.place(HEAD + 1)?.split_first_chunk_mut()?;
+        let most = most.min(body.len());
+        let count = match read(&mut body[..most]) {
+            Ok(count) => count.min(most),
+            Err(error) => return Some(Err(error)),
+        };
+        if count == 0 {
+            return Some(Ok(&[]));
+        }
+        *head = message::head_of_data(socket, count)?;
+        let (frame, filled) = self.open.as_mut()?;
+        let start = *filled + HEAD;
+        *filled = start + count;
+        Some(Ok(&frame.bytes()[start..start + count]))
+    }
+
     /// Wakes this task once there is room again.
     pub fn wait_for_room(&mut self, context: &Context<'_>) {
         let waker = context.waker();

@@ -6,6 +6,7 @@
 use crate::address::{Family, Named, destination};
 use crate::caller::Caller;
 use crate::error;
+use crate::fill::Fillable;
 use crate::filter::{LIST, number};
 use crate::house::{Found, House, Refused};
 use crate::message;
@@ -13,7 +14,6 @@ use crate::option::{self, Effect, Shown, Transport};
 use crate::socket::{Place, Socket, State};
 use crate::{stream, unix};
 use linux::interface::ASKED_BYTES;
-use net::socket::Sockets;
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, socket_error};
@@ -36,7 +36,7 @@ const UDP: i32 = 17;
 const BACKLOG_MAX: i32 = 4096;
 
 /// Answers a call.
-pub fn answer<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller) {
+pub fn answer<S: Fillable>(house: &Rc<House<S>>, caller: Caller) {
     let call = caller.number();
     match call {
         number::SOCKET => return make(house, &caller),
@@ -77,7 +77,7 @@ pub fn answer<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller) {
 }
 
 /// socket(2)
-fn make<S: Sockets + 'static>(house: &Rc<House<S>>, caller: &Caller) {
+fn make<S: Fillable>(house: &Rc<House<S>>, caller: &Caller) {
     let made = kind(caller).and_then(|(family, transport, flags)| {
         let does_not_block = flags.contains(SocketFlags::NONBLOCK);
         let found = house.make(family, transport, does_not_block)?;
@@ -123,7 +123,7 @@ pub fn blocks(program: &OwnedFd) -> bool {
 }
 
 /// bind(2)
-fn bind<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Found) {
+fn bind<S: Fillable>(house: &Rc<House<S>>, caller: Caller, found: Found) {
     let socket = found.socket;
     let address = match caller.address(socket.family, caller.argument(1), caller.int(2)) {
         Ok(Named::Address(address)) => address,
@@ -142,7 +142,7 @@ fn bind<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Found
 }
 
 /// listen(2)
-fn start_listening<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Found) {
+fn start_listening<S: Fillable>(house: &Rc<House<S>>, caller: Caller, found: Found) {
     let Found { socket, program } = found;
     if socket.transport != Transport::Stream {
         return caller.finish(Err(Errno::OPNOTSUPP));
@@ -175,7 +175,7 @@ fn start_listening<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, f
 }
 
 /// connect(2)
-fn connect<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Found) {
+fn connect<S: Fillable>(house: &Rc<House<S>>, caller: Caller, found: Found) {
     let socket = found.socket.clone();
     let named = match caller.address(socket.family, caller.argument(1), caller.int(2)) {
         Ok(named) => named,
@@ -222,7 +222,7 @@ fn connect<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Fo
 }
 
 /// Opens a connection while the caller waits for it.
-async fn open_and_wait<S: Sockets + 'static>(
+async fn open_and_wait<S: Fillable>(
     house: Rc<House<S>>,
     found: Found,
     peer: SocketAddr,
@@ -253,7 +253,7 @@ impl Drop for Undo<'_> {
 
 /// Opens a connection while the caller goes on. Until it is open, the program's end cannot be
 /// written.
-fn open_meanwhile<S: Sockets + 'static>(
+fn open_meanwhile<S: Fillable>(
     house: &Rc<House<S>>,
     found: &Found,
     peer: SocketAddr,
@@ -284,7 +284,7 @@ fn open_meanwhile<S: Sockets + 'static>(
 }
 
 /// accept(2)
-fn accept<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Found, flags: i32) {
+fn accept<S: Fillable>(house: &Rc<House<S>>, caller: Caller, found: Found, flags: i32) {
     let flags = SocketFlags::from_bits(flags.cast_unsigned());
     let known = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let Some(flags) = flags.filter(|flags| known.contains(*flags)) else {
@@ -331,7 +331,7 @@ fn next(found: &Found, flags: SocketFlags) -> Result<OwnedFd, Errno> {
 }
 
 /// Gives a connection to whoever has asked for one.
-fn hand_over<S: Sockets + 'static>(
+fn hand_over<S: Fillable>(
     house: &Rc<House<S>>,
     caller: &Caller,
     listener: &Socket,
@@ -393,7 +393,7 @@ fn peer_name(caller: &Caller, socket: &Socket) -> Result<i64, Errno> {
 }
 
 /// ioctl(2), of netdevice(7): what the program sees of its network answers.
-fn ask<S: Sockets + 'static>(house: &House<S>, caller: &Caller) -> Result<i64, Errno> {
+fn ask<S: Fillable>(house: &House<S>, caller: &Caller) -> Result<i64, Errno> {
     let (question, at) = (caller.int(1).cast_unsigned(), caller.argument(2));
     let sight = house.sight.borrow();
     if question != LIST {
@@ -421,7 +421,7 @@ fn ask<S: Sockets + 'static>(house: &House<S>, caller: &Caller) -> Result<i64, E
 }
 
 /// setsockopt(2)
-fn set_option<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Found) {
+fn set_option<S: Fillable>(house: &Rc<House<S>>, caller: Caller, found: Found) {
     let socket = found.socket;
     let set = || {
         let len = usize::try_from(caller.int(4)).map_err(|_| Errno::INVAL)?;

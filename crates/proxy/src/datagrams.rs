@@ -6,13 +6,14 @@
 //! address and that of ours that it went to.
 
 use crate::error::number;
+use crate::fill::Fillable;
 use crate::house::{Found, House};
 use crate::option::Transport;
 use crate::port::{LET_GO_LOOKS, LET_GO_PAUSE, takes};
 use crate::reactor::Watched;
 use crate::socket::{Socket, State};
 use crate::unix::{self, End};
-use net::socket::{Datagrams as Stack, Ends, Sockets};
+use net::socket::{Datagrams as Stack, Ends};
 use net::task::select;
 use rustix::io::Errno;
 use rustix::net::{
@@ -39,7 +40,7 @@ const LET_GO_TURNS: usize = 1024;
 const BATCH_MAX: usize = 64;
 
 /// A socket of the stack's for one of a program's, or for several that are at one port.
-pub struct Datagrams<S: Sockets> {
+pub struct Datagrams<S: Fillable> {
     stack: RefCell<S::Datagrams>,
     local: SocketAddr,
     members: RefCell<Vec<Rc<Socket>>>,
@@ -61,7 +62,7 @@ pub struct Arrived {
     pub to: IpAddr,
 }
 
-impl<S: Sockets + 'static> Datagrams<S> {
+impl<S: Fillable> Datagrams<S> {
     /// Our address that they are at; unspecified if they are at all.
     pub fn local(&self) -> IpAddr {
         self.local.ip()
@@ -174,7 +175,7 @@ impl<S: Sockets + 'static> Datagrams<S> {
     }
 }
 
-impl<S: Sockets + 'static> House<S> {
+impl<S: Fillable> House<S> {
     /// The stack's socket for one of a program's; made if there is none.
     ///
     /// # Errors

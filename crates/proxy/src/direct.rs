@@ -68,7 +68,8 @@ impl Direct {
     }
 
     fn stream(&self, socket: OwnedFd) -> Result<HostStream, Errno> {
-        Ok(HostStream(Rc::new(self.0.watch(socket)?)))
+        let socket = Rc::new(self.0.watch(socket)?);
+        Ok(HostStream::new(socket))
     }
 }
 
@@ -125,7 +126,7 @@ impl Sockets for Direct {
             Err(errno) => return Err(wrong(errno)),
         }
         let stream = self.stream(socket).map_err(wrong)?;
-        let connected = stream.0.writes(|socket| {
+        let connected = stream.socket.writes(|socket| {
             socket_error(socket)??;
             match getpeername(socket) {
                 Err(Errno::NOTCONN) => Err(Errno::AGAIN),
@@ -153,12 +154,51 @@ impl Listener for HostListener {
 }
 
 /// A connection.
-pub struct HostStream(Rc<Watched>);
+pub struct HostStream {
+    socket: Rc<Watched>,
+    /// What is to leave, if there is a place for that.
+    piece: Vec<u8>,
+    /// How much of it.
+    filled: usize,
+}
+
+impl HostStream {
+    fn new(socket: Rc<Watched>) -> Self {
+        Self {
+            socket,
+            piece: Vec::new(),
+            filled: 0,
+        }
+    }
+
+    /// Where bytes may be put that are to leave.
+    pub fn place(&mut self) -> &mut [u8] {
+        self.piece.resize(PIECE_BYTES, 0);
+        &mut self.piece
+    }
+
+    /// So many of them are to leave.
+    pub fn filled(&mut self, count: usize) {
+        self.filled = count.min(self.piece.len());
+    }
+
+    /// Has them leave.
+    ///
+    /// # Errors
+    /// Nothing can be written any more.
+    pub async fn flush(&mut self) -> Result<(), Error> {
+        let filled = std::mem::take(&mut self.filled);
+        let piece = std::mem::take(&mut self.piece);
+        let written = self.write(&piece[..filled]).await;
+        self.piece = piece;
+        written
+    }
+}
 
 impl Stream for HostStream {
     async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
         let read = self
-            .0
+            .socket
             .reads(|socket| recv(socket, &mut *place, RecvFlags::DONTWAIT));
         read.await.map(|(count, _)| count).map_err(wrong)
     }
@@ -174,14 +214,14 @@ impl Stream for HostStream {
         let mut rest = bytes;
         while !rest.is_empty() {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let sent = self.0.writes(|socket| send(socket, rest, flags)).await;
+            let sent = self.socket.writes(|socket| send(socket, rest, flags)).await;
             rest = &rest[sent.map_err(wrong)?..];
         }
         Ok(())
     }
 
     fn shutdown(&mut self) {
-        let _ = shutdown(&*self.0, Shutdown::Write);
+        let _ = shutdown(&*self.socket, Shutdown::Write);
     }
 
     async fn acknowledged(&mut self) -> Result<(), Error> {
@@ -191,32 +231,32 @@ impl Stream for HostStream {
 
     fn abort(self) {
         // The last one that closes it resets it.
-        let _ = set_socket_linger(&*self.0, Some(Duration::ZERO));
+        let _ = set_socket_linger(&*self.socket, Some(Duration::ZERO));
     }
 
     fn set_no_delay(&mut self, no_delay: bool) {
-        let _ = set_tcp_nodelay(&*self.0, no_delay);
+        let _ = set_tcp_nodelay(&*self.socket, no_delay);
     }
 
     fn set_keep_alive(&mut self, idle: Option<Duration>) {
-        let _ = set_socket_keepalive(&*self.0, idle.is_some());
+        let _ = set_socket_keepalive(&*self.socket, idle.is_some());
         if let Some(idle) = idle {
-            let _ = set_tcp_keepidle(&*self.0, idle);
+            let _ = set_tcp_keepidle(&*self.socket, idle);
         }
     }
 
     fn split(self) -> (Self, Self) {
-        (Self(self.0.clone()), self)
+        (Self::new(self.socket.clone()), self)
     }
 
     fn peer(&self) -> SocketAddr {
-        let found = getpeername(&*self.0).ok().flatten();
+        let found = getpeername(&*self.socket).ok().flatten();
         let found = found.and_then(|found| SocketAddr::try_from(found).ok());
         found.map_or(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0), plain)
     }
 
     fn local(&self) -> SocketAddr {
-        own(&self.0)
+        own(&self.socket)
     }
 }
 

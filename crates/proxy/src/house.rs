@@ -3,6 +3,7 @@
 use crate::address::{self, Family};
 use crate::caller::{self, Caller, Pending};
 use crate::datagrams::Datagrams;
+use crate::fill::Fillable;
 use crate::option::Transport;
 use crate::port::Ports;
 use crate::reactor::Reactor;
@@ -10,7 +11,7 @@ use crate::sight::Sight;
 use crate::socket::{Place, Socket, Table};
 use crate::unix::{self, End, Meeting};
 use linux::notify::{self, Answer, Call};
-use net::socket::{Ends, Sockets};
+use net::socket::Ends;
 use net::task::{Clock, Either, Spawner, select};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, socket_cookie, socket_timeout};
@@ -79,7 +80,7 @@ impl fmt::Display for Refused {
 }
 
 /// What answers a program.
-pub struct House<S: Sockets> {
+pub struct House<S: Fillable> {
     pub net: S,
     pub reactor: Rc<Reactor>,
     pub spawner: Spawner,
@@ -107,7 +108,7 @@ pub struct Found {
     pub program: OwnedFd,
 }
 
-impl<S: Sockets + 'static> House<S> {
+impl<S: Fillable> House<S> {
     /// What answers those whose calls come to `listener`, and who see this of their network.
     ///
     /// # Errors

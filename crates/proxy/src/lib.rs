@@ -8,7 +8,7 @@
 //! | `address`, `control`, `option`, `error` | what programs write and read: pure |
 //! | `socket` | a program's sockets, as we know them |
 //! | `unix` | what a program has in their place |
-//! | `port`, `stream`, `datagrams` | what moves between those and the stack's |
+//! | `port`, `stream`, `fill`, `datagrams` | what moves between those and the stack's |
 //! | `reactor`, `house` | the tasks, and what they share |
 //! | `sight` | what a program sees of its network |
 //! | [`start`] | the program, in namespaces of its own |
@@ -26,6 +26,7 @@ mod control;
 mod datagrams;
 pub mod direct;
 mod error;
+mod fill;
 mod filter;
 mod house;
 mod jail;

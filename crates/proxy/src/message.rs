@@ -6,10 +6,10 @@ use crate::caller::Caller;
 use crate::calls::blocks;
 use crate::control::{self, Said};
 use crate::datagrams::DATAGRAM_MAX;
+use crate::fill::Fillable;
 use crate::filter::number;
 use crate::house::{Found, House};
 use crate::option::Transport;
-use net::socket::Sockets;
 use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 use std::future::poll_fn;
@@ -36,7 +36,7 @@ const FLAGS_AT: u64 = 48;
 const COUNT_AT: u64 = 56;
 
 /// Answers a call that moves bytes and may name an address.
-pub fn answer<S: Sockets + 'static>(house: &Rc<House<S>>, caller: Caller, found: Found) {
+pub fn answer<S: Fillable>(house: &Rc<House<S>>, caller: Caller, found: Found) {
     // The kernel does it for connections, whose peers need no name.
     if found.socket.transport == Transport::Stream {
         return house.pass_on(&caller);
@@ -181,7 +181,7 @@ impl Message {
     }
 }
 
-async fn send_to<S: Sockets + 'static>(
+async fn send_to<S: Fillable>(
     house: &Rc<House<S>>,
     caller: &Caller,
     found: &Found,
@@ -189,7 +189,7 @@ async fn send_to<S: Sockets + 'static>(
     send(house, caller, found, &Message::plain(caller)?).await
 }
 
-async fn send_message<S: Sockets + 'static>(
+async fn send_message<S: Fillable>(
     house: &Rc<House<S>>,
     caller: &Caller,
     found: &Found,
@@ -199,7 +199,7 @@ async fn send_message<S: Sockets + 'static>(
 }
 
 /// Sends a message; how many bytes it had.
-async fn send<S: Sockets + 'static>(
+async fn send<S: Fillable>(
     house: &Rc<House<S>>,
     caller: &Caller,
     found: &Found,
@@ -229,7 +229,7 @@ async fn send<S: Sockets + 'static>(
 }
 
 /// sendmmsg(2)
-async fn send_many<S: Sockets + 'static>(
+async fn send_many<S: Fillable>(
     house: &Rc<House<S>>,
     caller: &Caller,
     found: &Found,
@@ -248,7 +248,7 @@ async fn send_many<S: Sockets + 'static>(
 }
 
 /// Receives a message; how many bytes it had.
-async fn receive<S: Sockets + 'static>(
+async fn receive<S: Fillable>(
     house: &Rc<House<S>>,
     caller: &Caller,
     found: &Found,
@@ -307,7 +307,7 @@ async fn receive<S: Sockets + 'static>(
 }
 
 /// recvmmsg(2), which waits for the first message alone, as with `MSG_WAITFORONE`.
-async fn receive_many<S: Sockets + 'static>(
+async fn receive_many<S: Fillable>(
     house: &Rc<House<S>>,
     caller: &Caller,
     found: &Found,

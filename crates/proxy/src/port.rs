@@ -5,11 +5,12 @@
 
 use crate::address::Family;
 use crate::error::number;
+use crate::fill::Fillable;
 use crate::house::House;
 use crate::option::{Options, Transport};
 use crate::socket::{Socket, State};
 use crate::{stream, unix};
-use net::socket::{Listener, Sockets, Stream};
+use net::socket::{Listener, Stream};
 use net::task::{Either, select};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -160,7 +161,7 @@ impl Bound {
     }
 }
 
-impl<S: Sockets + 'static> House<S> {
+impl<S: Fillable> House<S> {
     /// Binds a socket to an address, of which the port is chosen if it is 0.
     ///
     /// # Errors

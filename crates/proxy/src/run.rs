@@ -1,6 +1,7 @@
 //! The one thread that answers a program, until the program ends.
 
 use crate::calls;
+use crate::fill::Fillable;
 use crate::house::{Counts, House, Refused};
 use crate::jail;
 use crate::link::now;
@@ -10,7 +11,6 @@ use crate::unix::is_ready;
 use link_sockets::Own;
 use linux::process::Child;
 use linux::signal::Held;
-use net::socket::Sockets;
 use net::task::{Clock, Executor};
 use net::turn::{TASKS_PER_TURN, sleep_until, turn};
 use ports::Instant;
@@ -90,7 +90,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// What the kernel says.
-pub fn run<S: Sockets + 'static>(
+pub fn run<S: Fillable>(
     started: Started,
     held: &Held,
     reactor: Rc<Reactor>,
@@ -159,7 +159,7 @@ pub fn run<S: Sockets + 'static>(
 }
 
 /// Shows the program what the stack says of itself; whether nothing of it need be waited for.
-fn show<S: Sockets + 'static>(below: &impl Below, house: &House<S>) -> bool {
+fn show<S: Fillable>(below: &impl Below, house: &House<S>) -> bool {
     let mut is_known = true;
     below.own(&mut |own| {
         is_known = !own.is_empty();
@@ -189,7 +189,7 @@ fn one_turn(below: &mut impl Below, tasks: (&mut Executor, &Clock), time: Instan
 }
 
 /// What the run was.
-fn ended<S: Sockets + 'static>(house: &House<S>, status: i32) -> Ended {
+fn ended<S: Fillable>(house: &House<S>, status: i32) -> Ended {
     Ended {
         status,
         counts: house.counts.get(),
@@ -213,7 +213,7 @@ fn watch(reactor: &Reactor, descriptor: BorrowedFd<'_>, data: u64) -> Result<(),
 }
 
 /// Answers the calls that wait.
-fn answer<S: Sockets + 'static>(house: &Rc<House<S>>) -> Result<(), Errno> {
+fn answer<S: Fillable>(house: &Rc<House<S>>) -> Result<(), Errno> {
     for _ in 0..CALLS_PER_TURN {
         // To take one waits if there is none.
         if !is_ready(house.listener(), PollFlags::IN)? {

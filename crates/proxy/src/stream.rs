@@ -4,11 +4,12 @@
 //! What it has not read fills that socket's buffer, then the stack's window, and stops the peer.
 
 use crate::error::number;
+use crate::fill::{Fill, Fillable};
 use crate::house::House;
 use crate::reactor::Watched;
 use crate::socket::{Control, Socket, State};
 use crate::unix;
-use net::socket::{Error, Sockets, Stream};
+use net::socket::{Error, Stream};
 use net::task::{Either, select};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -19,7 +20,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bytes that are read from a program at once.
+/// Bytes that are thrown away at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// How a direction has ended, or both.
@@ -49,7 +50,7 @@ impl<T: Stream> Control for Wishes<T> {
 ///
 /// # Errors
 /// What the kernel says; the connection is reset then.
-pub fn begin<S: Sockets + 'static>(
+pub fn begin<S: Fillable>(
     house: &Rc<House<S>>,
     socket: Rc<Socket>,
     stream: S::Stream,
@@ -90,7 +91,7 @@ pub fn begin<S: Sockets + 'static>(
 }
 
 /// Moves bytes until both directions have ended.
-async fn serve<S: Sockets + 'static>(
+async fn serve<S: Fillable>(
     house: &Rc<House<S>>,
     socket: &Rc<Socket>,
     (mut up, mut down): (S::Stream, S::Stream),
@@ -115,7 +116,7 @@ async fn serve<S: Sockets + 'static>(
 }
 
 /// Moves bytes in both directions.
-async fn both<T: Stream>(
+async fn both<T: Fill>(
     up: &mut T,
     down: &mut T,
     ours: &Watched,
@@ -141,34 +142,45 @@ enum Broken {
 }
 
 /// Moves what the program writes, until it writes no more.
-async fn from_program<T: Stream>(
+async fn from_program<T: Fill>(
     stream: &mut T,
     ours: &Watched,
-    mut filler: usize,
+    filler: usize,
 ) -> Result<End, Broken> {
-    let mut piece = vec![0; PIECE_BYTES];
+    skip(ours, filler).await?;
     loop {
+        stream.room().await.map_err(Broken::Stack)?;
         let read = ours.reads(|ours| {
-            let (count, _) = recv(ours, &mut piece[..], RecvFlags::DONTWAIT)?;
-            Ok(count)
+            stream.fill(|place| recv(ours, place, RecvFlags::DONTWAIT).map(|(count, _)| count))
         });
         // It is gone, and has not read all that we wrote (ECONNRESET).
-        let count = read.await.map_err(|_| Broken::Program)?;
-        if count == 0 {
-            // Nobody has its end any more, or it only sends no more.
-            if unix::is_ready(ours, PollFlags::HUP) == Ok(true) {
-                return Ok(End::Broken);
+        match read.await.map_err(|_| Broken::Program)? {
+            // Others have taken the room since, or it left.
+            None | Some(1..) => {}
+            Some(0) => {
+                // Nobody has its end any more, or it only sends no more.
+                if unix::is_ready(ours, PollFlags::HUP) == Ok(true) {
+                    return Ok(End::Broken);
+                }
+                stream.shutdown();
+                return Ok(End::Closed);
             }
-            stream.shutdown();
-            return Ok(End::Closed);
-        }
-        let skipped = filler.min(count);
-        filler -= skipped;
-        if skipped < count {
-            let written = stream.write(&piece[skipped..count]).await;
-            written.map_err(Broken::Stack)?;
         }
     }
+}
+
+/// Takes out what was put in front of the program's bytes.
+async fn skip(ours: &Watched, mut filler: usize) -> Result<(), Broken> {
+    let mut piece = vec![0; filler.min(PIECE_BYTES)];
+    while filler > 0 {
+        let most = filler.min(piece.len());
+        let read = ours.reads(|ours| recv(ours, &mut piece[..most], RecvFlags::DONTWAIT));
+        match read.await {
+            Ok((count @ 1.., _)) => filler -= count,
+            Ok((0, _)) | Err(_) => return Err(Broken::Program),
+        }
+    }
+    Ok(())
 }
 
 /// Moves what comes to the program, until nothing comes any more or nobody is there to take it.
@@ -201,7 +213,7 @@ async fn to_program<T: Stream>(stream: &mut T, ours: &Watched) -> Result<End, Br
 
 /// Has the program's end say that the connection was reset: the kernel's sockets do so if the other
 /// one is closed before it has read everything. So the program's end is written to, by us.
-fn reset<S: Sockets + 'static>(house: &Rc<House<S>>, socket: &Socket) {
+fn reset<S: Fillable>(house: &Rc<House<S>>, socket: &Socket) {
     if let Some(program) = house.program_end(socket) {
         let _ = send(&program, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }

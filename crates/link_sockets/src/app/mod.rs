@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, ready};
 use core::time::Duration;
 use device::Netif;
 use net::layer::Unsent;
@@ -396,18 +396,7 @@ impl Table {
         slices: &Slices<'_>,
         context: &Context<'_>,
     ) -> Poll<Result<usize, Error>> {
-        let place = &mut self.places[number as usize];
-        if place.is_shut {
-            return Poll::Ready(Err(Error::Failed(Failed::Closed)));
-        }
-        if let Some(failed) = place.failed {
-            return Poll::Ready(Err(failed));
-        }
-        let left = place.credit.left();
-        if left == 0 || place.is_behind() {
-            place.writer = Some(context.waker().clone());
-            return Poll::Pending;
-        }
+        let left = ready!(self.poll_left(number, context))?;
         let Some(first) = slices.parts().next() else {
             return Poll::Ready(Ok(0));
         };
@@ -418,12 +407,62 @@ impl Table {
             self.wire.wait_for_room(context);
             return Poll::Pending;
         }
-        // A piece is shorter than 64 KiB.
-        place.credit.spend(count as u32);
-        if let Some(kept) = &mut place.kept {
-            kept.wrote(&first[..count]);
-        }
+        self.places[number as usize].wrote(&first[..count]);
         Poll::Ready(Ok(count))
+    }
+
+    /// Waits until some bytes may be sent: how many the stack has room for.
+    fn poll_left(&mut self, number: u32, context: &Context<'_>) -> Poll<Result<usize, Error>> {
+        let place = &mut self.places[number as usize];
+        if place.is_shut {
+            return Poll::Ready(Err(Error::Failed(Failed::Closed)));
+        }
+        if let Some(failed) = place.failed {
+            return Poll::Ready(Err(failed));
+        }
+        match place.left() {
+            0 => {
+                place.writer = Some(context.waker().clone());
+                Poll::Pending
+            }
+            left => Poll::Ready(Ok(left)),
+        }
+    }
+
+    /// Waits until [`Self::fill`] has a place.
+    pub(crate) fn poll_room(
+        &mut self,
+        number: u32,
+        context: &Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        let left = ready!(self.poll_left(number, context))?;
+        if self.wire.room(left) == 0 {
+            self.wire.wait_for_room(context);
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Has `read` put bytes where they leave from; how many it has put there, or `None` if there is
+    /// no place.
+    pub(crate) fn fill<E>(
+        &mut self,
+        number: u32,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Option<Result<usize, E>> {
+        let place = &mut self.places[number as usize];
+        let left = match place.is_shut || place.failed.is_some() {
+            true => 0,
+            false => place.left(),
+        };
+        if left == 0 || self.wire.room(left) == 0 {
+            return None;
+        }
+        let filled = self.wire.fill(number, left, read)?;
+        Some(filled.map(|bytes| {
+            place.wrote(bytes);
+            bytes.len()
+        }))
     }
 
     pub(crate) fn shutdown(&mut self, number: u32) {

@@ -166,6 +166,22 @@ impl Place {
             .for_each(wake);
     }
 
+    /// How many bytes the stack has room for now.
+    pub fn left(&self) -> usize {
+        match self.is_behind() {
+            true => 0,
+            false => self.credit.left(),
+        }
+    }
+
+    /// These bytes of a message, which is shorter than 64 KiB, are sent.
+    pub fn wrote(&mut self, bytes: &[u8]) {
+        self.credit.spend(bytes.len() as u32);
+        if let Some(kept) = &mut self.kept {
+            kept.wrote(bytes);
+        }
+    }
+
     /// Datagrams are taken and sent anew, by another stack.
     pub fn begin_anew(&mut self) {
         self.is_open = false;

@@ -109,6 +109,29 @@ impl IsListener for Listener {
 /// A connection. It ends with the stack's image.
 pub struct Stream(Rc<One>);
 
+impl Stream {
+    /// Waits until [`Self::fill`] has a place.
+    ///
+    /// # Errors
+    /// Nothing can be written any more.
+    pub async fn room(&mut self) -> Result<(), Error> {
+        poll_fn(|context| {
+            self.0
+                .with(|table, number| table.poll_room(number, context))
+        })
+        .await
+    }
+
+    /// Has `read` put bytes where they leave from, and say how many: no copy of them is made. `None`
+    /// if there is no place at the moment.
+    pub fn fill<E>(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Option<Result<usize, E>> {
+        self.0.with(|table, number| table.fill(number, read))
+    }
+}
+
 impl IsStream for Stream {
     async fn read(&mut self, place: &mut [u8]) -> Result<usize, Error> {
         poll_fn(|context| {
