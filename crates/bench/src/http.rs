@@ -230,7 +230,7 @@ events {{ worker_connections 4096; }}
 http {{
     access_log off; sendfile on; open_file_cache max=16; keepalive_requests 10000;
     {}
-    server {{ listen {SERVER}:{PORT}; root www; }}
+    server {{ listen {PORT}; root www; }}
 }}
 ",
         folders.concat()

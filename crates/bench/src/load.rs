@@ -20,14 +20,13 @@
 //! that count: to count them costs time. `perf` does that, if there is one.
 
 use crate::plot::{self, Line};
-use crate::proxied;
+use crate::proxied::{self, LISTENS_ANEW, SLIRP, on_slirp, on_stack};
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::{SERVER, Served};
 use crate::turn::Error;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,15 +38,12 @@ use testbed::traffic::{Window, iperf3};
 const PROGRAM: &str = "program";
 const IMAGE: &str = "image";
 const LINUX: &str = "linux";
-const SLIRP: &str = "slirp4netns";
 const CONTENDERS: [&str; 4] = [PROGRAM, IMAGE, LINUX, SLIRP];
 /// Where iperf3 listens.
 const PORT: u16 = 5201;
 const SECOND: Duration = Duration::from_secs(1);
 /// What goes on behind the seconds that count, in which calls are counted.
 const BEHIND: Duration = Duration::from_secs(2);
-/// How long slirp4netns may take to listen for orders, in steps.
-const READY: (u32, Duration) = (100, Duration::from_millis(50));
 /// Guest memory.
 const MEMORY: &str = "--mem=128";
 
@@ -261,8 +257,7 @@ type Sent = (Kind, Option<u32>);
 fn turn(name: &str, programs: &Programs, (kind, rate): Sent, window: Window) -> io::Result<Taken> {
     let (served, _program) = start(name, programs).map_err(io::Error::other)?;
     served.listens(PORT)?;
-    // Behind a client that asked for nothing, iperf3 listens anew.
-    thread::sleep(READY.1 * 10);
+    thread::sleep(LISTENS_ANEW);
     let whole = Window {
         measured: window.measured + BEHIND,
         ..window
@@ -371,7 +366,7 @@ fn start(name: &str, programs: &Programs) -> Result<(Served, Option<Process>), c
     match name {
         PROGRAM => {
             let words = words.map(OsString::from);
-            let (served, program) = proxied::on_stack(&programs.stack, &words)?;
+            let (served, program) = on_stack(&programs.stack, &words)?;
             Ok((served, Some(program)))
         }
         IMAGE => {
@@ -384,60 +379,11 @@ fn start(name: &str, programs: &Programs) -> Result<(Served, Option<Process>), c
             server.arg(words[1]).stdout(Stdio::null());
             Ok((crate::http::behind_cable(server)?, None))
         }
-        _ => on_slirp(&words).map(|served| (served, None)),
-    }
-}
-
-/// A program in a network of its own, which slirp4netns joins to the server's.
-fn on_slirp(words: &[&str]) -> Result<Served, contender::Error> {
-    let failed = |error| contender::Error::Spawn(SLIRP.into(), error);
-    let mut program = Command::new("unshare");
-    program.arg("--net").args(words).stdout(Stdio::null());
-    let mut served = crate::http::behind_cable(program)?;
-    let id = served.process.as_ref().map_or(0, Process::id);
-    let orders = std::env::temp_dir().join(format!("outboard-bench-{}.slirp", std::process::id()));
-    // The last one's.
-    let _ = fs::remove_file(&orders);
-    // Until `unshare` is the program, its network is the server's.
-    thread::sleep(READY.1 * 4);
-    let mut slirp = Command::new(SLIRP);
-    slirp.args(["--configure", "--mtu=65520", "--api-socket"]);
-    slirp.arg(&orders).arg(id.to_string()).arg("tap0");
-    slirp.stdin(Stdio::null()).stdout(Stdio::null());
-    slirp.stderr(Stdio::null());
-    let started = match &served.server {
-        Some(segment) => segment.run(|| slirp.spawn()),
-        None => slirp.spawn(),
-    };
-    served.nic = Some(started.map_err(failed)?.into());
-    for kind in [TCP, UDP] {
-        order(&orders, kind.name).map_err(failed)?;
-    }
-    fs::remove_file(&orders).map_err(failed)?;
-    Ok(served)
-}
-
-/// Has slirp4netns pass on what comes to the port.
-fn order(orders: &Path, protocol: &str) -> io::Result<()> {
-    let order = json!({"execute": "add_hostfwd", "arguments": {
-        "proto": protocol, "host_addr": "0.0.0.0", "host_port": PORT, "guest_port": PORT,
-    }});
-    let mut steps = 0;
-    let mut socket = loop {
-        match UnixStream::connect(orders) {
-            Ok(socket) => break socket,
-            Err(error) if steps == READY.0 => return Err(error),
-            Err(_) => thread::sleep(READY.1),
+        _ => {
+            let words = words.map(OsString::from);
+            let passed = [TCP, UDP].map(|kind| (kind.name, PORT));
+            Ok((on_slirp(&words, &passed)?, None))
         }
-        steps += 1;
-    };
-    socket.write_all(order.to_string().as_bytes())?;
-    socket.shutdown(std::net::Shutdown::Write)?;
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer)?;
-    match answer.contains("\"return\"") {
-        true => Ok(()),
-        false => Err(io::Error::other(answer)),
     }
 }
 

@@ -58,7 +58,8 @@ enum Command {
     Service(Service),
     /// Measure files over HTTP of an image beside nginx
     Http(Measured),
-    /// Measure nginx, as it is, on the sockets of a stack in an image, beside the host's
+    /// Measure nginx, redis and iperf3, as they are, on the sockets of a stack in an image,
+    /// beside the host's
     Proxy(Measured),
     /// Measure what a program's calls cost on a stack's sockets and on the host's, beside Linux
     Calls(Measured),
@@ -510,10 +511,10 @@ fn http(arguments: &Measured) -> Result<(), Box<dyn Error>> {
 }
 
 fn proxy(arguments: &Measured) -> Result<(), Box<dyn Error>> {
-    let plans = [http::QUICK, http::FULL];
+    let plans = [http::QUICK, proxied::FULL];
     let plan = arguments.plan(plans, |plan| &mut plan.rounds);
     let subject = Subject {
-        title: "nginx on a stack's sockets, beside the host's",
+        title: "Programs as they are on a stack's sockets, beside the host's",
         benchmark: "proxy",
         rounds: plan.rounds,
         measures: &proxied::ALL,

@@ -9,6 +9,7 @@ pub mod iperf3;
 pub mod many;
 pub mod paced;
 pub mod ping;
+pub mod redis;
 pub mod syn;
 pub mod tcp;
 pub mod udp;
