@@ -52,11 +52,40 @@ pub struct Reactor {
 /// Who waits for a descriptor.
 #[derive(Default)]
 struct Interest {
-    reader: RefCell<Option<Waker>>,
-    writer: RefCell<Option<Waker>>,
+    read: Direction,
+    write: Direction,
     watcher: RefCell<Option<Waker>>,
     /// The other end is gone, in both directions.
     hung_up: Cell<bool>,
+}
+
+/// Who waits for a direction of it.
+struct Direction {
+    /// The kernel has not said that it would block since it said that it is ready.
+    is_ready: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Default for Direction {
+    fn default() -> Self {
+        Self {
+            is_ready: Cell::new(true),
+            waker: RefCell::default(),
+        }
+    }
+}
+
+impl Direction {
+    fn ready(&self) {
+        self.is_ready.set(true);
+        wake(&self.waker);
+    }
+}
+
+fn wake(waker: &RefCell<Option<Waker>>) {
+    if let Some(waker) = waker.borrow_mut().take() {
+        waker.wake();
+    }
 }
 
 /// A descriptor in the set, which it leaves when it is dropped.
@@ -126,21 +155,16 @@ impl Reactor {
             let Some(Some(interest)) = place.and_then(|place| places.get(place)) else {
                 continue;
             };
-            let wake = |waker: &RefCell<Option<Waker>>| {
-                if let Some(waker) = waker.borrow_mut().take() {
-                    waker.wake();
-                }
-            };
             let over = flags.intersects(EventFlags::HUP | EventFlags::ERR);
             if over {
                 interest.hung_up.set(true);
                 wake(&interest.watcher);
             }
             if over || flags.intersects(EventFlags::IN | EventFlags::RDHUP) {
-                wake(&interest.reader);
+                interest.read.ready();
             }
             if over || flags.contains(EventFlags::OUT) {
-                wake(&interest.writer);
+                interest.write.ready();
             }
         }
     }
@@ -155,7 +179,7 @@ impl Watched {
         &self,
         attempt: impl FnMut(BorrowedFd<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        self.when(&self.interest.reader, attempt).await
+        self.when(&self.interest.read, attempt).await
     }
 
     /// The same, for what waits for room.
@@ -166,7 +190,7 @@ impl Watched {
         &self,
         attempt: impl FnMut(BorrowedFd<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        self.when(&self.interest.writer, attempt).await
+        self.when(&self.interest.write, attempt).await
     }
 
     /// Waits until nobody has the other end any more.
@@ -183,20 +207,19 @@ impl Watched {
 
     async fn when<T>(
         &self,
-        place: &RefCell<Option<Waker>>,
+        direction: &Direction,
         mut attempt: impl FnMut(BorrowedFd<'_>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         poll_fn(|context: &mut Context<'_>| {
-            loop {
+            while direction.is_ready.get() {
                 match attempt(self.descriptor.as_fd()) {
-                    Err(Errno::AGAIN) => {
-                        *place.borrow_mut() = Some(context.waker().clone());
-                        return Poll::Pending;
-                    }
+                    Err(Errno::AGAIN) => direction.is_ready.set(false),
                     Err(Errno::INTR) => {}
                     done => return Poll::Ready(done),
                 }
             }
+            *direction.waker.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
         })
         .await
     }

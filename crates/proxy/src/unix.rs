@@ -10,7 +10,7 @@ use crate::option::Transport;
 use net::socket::Ends;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_send_buffer_size;
+use rustix::net::sockopt::{set_socket_send_buffer_size, socket_send_buffer_size};
 use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
     getpeername, getsockname, listen, send, socket_with,
@@ -27,6 +27,8 @@ const WRITABLE_PART: usize = 4;
 const FILLER_MORE: usize = 16 << 10;
 /// What the names of those who send in a peer's name begin with.
 const SENDER: char = 'a';
+/// What a program may leave unread: the most that the kernel allows, mostly 416 KiB.
+const UNREAD_BYTES: usize = 1 << 20;
 /// Zeros in front of what a program writes.
 static FILLER: [u8; 1 << 20] = [0; 1 << 20];
 
@@ -99,7 +101,17 @@ pub fn make(
     }
     let socket = socket_with(AddressFamily::UNIX, kind(transport), flags, None)?;
     bind(&socket, &name(end, id)?)?;
+    if end != End::Program {
+        widen(&socket);
+    }
     Ok(socket)
+}
+
+/// Has more of what we send through this socket wait for the program. The kernel says late that
+/// there is room again ([`WRITABLE_PART`]): until we are there, the program has something to read.
+fn widen(ours: &OwnedFd) {
+    // Where that is not allowed, less waits.
+    let _ = set_socket_send_buffer_size(ours, UNREAD_BYTES);
 }
 
 /// A socket that sends datagrams to socket `to` in the name of who has sent them, and of our
@@ -115,6 +127,7 @@ pub fn sender(to: u64, ends: Ends) -> Result<OwnedFd, Errno> {
     // As numbers, so that the longest ones fit into a name.
     let name = of_ours(format_args!("{SENDER}{to:x},{from:x},{port:x},{at:x}"))?;
     bind(&socket, &name)?;
+    widen(&socket);
     Ok(socket)
 }
 
@@ -184,6 +197,7 @@ impl Meeting {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let ours = accept_with(&self.listener, flags)?;
             if peer(&ours, End::Program) == Some(id) {
+                widen(&ours);
                 return Ok(ours);
             }
             // Whoever else has found the way here is not wanted.
