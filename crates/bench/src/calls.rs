@@ -10,12 +10,15 @@
 //! The program of the first part is this one ([`work`]). It makes a call many times over, in
 //! batches, and says what the quickest batch took: what others take from the processor meanwhile is
 //! none of the call's.
+//!
+//! Then come two ways that the bytes of a connection could take ([`ways`]).
 
 use crate::http::{CLOSE, FILE, PORT, SCRIPT, behind_cable, load_of, prepare, spread_ports, words};
 use crate::proxied::{Programs, on_stack};
 use crate::samples::{Bound, Measure, Promise, Samples};
 use crate::served::Served;
 use crate::turn::Error;
+use crate::ways;
 use rustix::net::sockopt::socket_type;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, getsockname, recv, sendmsg};
 use rustix::process::{Pid, Signal, kill_process};
@@ -127,7 +130,7 @@ const COMPILE: Measure = Measure::new("a compile", "s");
 const COMPILE_CPU: Measure = Measure::new("a compile: CPU", "s");
 
 /// What is measured, in the order of the report.
-pub const ALL: [Measure; 13] = [
+pub const ALL: [Measure; 17] = [
     KINDS[0].measure,
     MORE[0],
     KINDS[1].measure,
@@ -141,6 +144,10 @@ pub const ALL: [Measure; 13] = [
     CONNECTIONS,
     COMPILE,
     COMPILE_CPU,
+    ways::ALL[0],
+    ways::ALL[1],
+    ways::ALL[2],
+    ways::ALL[3],
 ];
 /// What was promised.
 pub const PROMISES: [Promise; 5] = [
@@ -256,6 +263,13 @@ pub fn measure(
                 samples.add(measure, name, round, took.as_secs_f64());
             }
         }
+    }
+    for round in 0..plan.rounds {
+        say(&format!("round {} of {}: ways", round + 1, plan.rounds));
+        ways::measure(plan.load, &mut |measure, name, value| {
+            samples.add(measure, name, round, value);
+        })
+        .map_err(|error| Error::Measure("ways", ways::ALL[0], error))?;
     }
     add_more(&mut samples);
     Ok(samples)

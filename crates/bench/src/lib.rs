@@ -16,6 +16,7 @@
 //! | [`service`] | the benchmark of TCP |
 //! | [`http`] | the benchmark of files over HTTP |
 //! | [`calls`] | the benchmark of what a program's calls cost under the proxy |
+//! | [`ways`] | and of the ways that its bytes could take |
 //! | [`connections`] | the benchmark of many connections |
 //! | [`keep_alive`] | what idle connections of the image `http` take |
 //! | [`load`] | the benchmark of a program on the sockets of a stack under steady loads |
@@ -67,6 +68,7 @@ pub mod split;
 pub mod startup;
 pub mod stored;
 pub mod turn;
+pub mod ways;
 
 /// Says how far a benchmark is.
 pub fn say(line: &str) {
