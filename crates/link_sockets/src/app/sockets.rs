@@ -122,8 +122,8 @@ impl Stream {
         .await
     }
 
-    /// Has `read` put bytes where they leave from, and say how many: no copy of them is made. `None`
-    /// if there is no place at the moment.
+    /// Has `read` put bytes where they leave from, and say how many: no copy of them is made.
+    /// `None` if there is no place at the moment.
     pub fn fill<E>(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> Result<usize, E>,

@@ -118,6 +118,48 @@ fn what_is_written_before_a_close_arrives() {
 }
 
 #[test]
+fn what_is_put_where_it_leaves_from_arrives() {
+    // The smallest link, that of an Ethernet, and the largest.
+    for mtu in [68, 1500, 65_535] {
+        const COUNT: usize = 600_000;
+        let mut scene = Scene::new(mtu);
+        let (app, far) = (scene.app(), scene.far());
+        let mut listener = far.listen(at(PORT), 4).unwrap();
+        scene.executor.spawner().spawn(async move {
+            let mut stream = app.connect(at(PORT)).await.unwrap();
+            let (sent, mut done) = (bytes(COUNT), 0);
+            while done < COUNT {
+                stream.room().await.unwrap();
+                // Who puts nothing there, or fails, has sent nothing.
+                assert_eq!(stream.fill(|_| Ok::<_, ()>(0)), Some(Ok(0)));
+                assert_eq!(stream.fill(|_| Err(7)), Some(Err(7)));
+                // Nothing waits in between, so that there may be no room any more.
+                while let Some(count) = stream.fill(|place| {
+                    let count = place.len().min(COUNT - done).min(40_000);
+                    place[..count].copy_from_slice(&sent[done..done + count]);
+                    Ok::<_, ()>(count)
+                }) && count != Ok(0)
+                {
+                    done += count.unwrap();
+                }
+            }
+            stream.shutdown();
+            assert!(stream.room().await.is_err());
+            assert_eq!(stream.fill(|_| Ok::<_, ()>(1)), None);
+        });
+        scene.run(async move {
+            let mut stream = listener.accept().await.unwrap();
+            let mut all = vec![0; COUNT];
+            assert_eq!(stream.read_exact(&mut all).await, Ok(Some(())));
+            assert!(all == bytes(COUNT));
+            assert_eq!(stream.read(&mut all).await, Ok(0));
+        });
+        scene.turns(20);
+        assert_eq!((scene.server().len(), scene.server().faults()), (0, 0));
+    }
+}
+
+#[test]
 fn who_does_not_read_stops_who_writes() {
     let mut scene = Scene::new(65_535);
     let (app, far) = (scene.app(), scene.far());
