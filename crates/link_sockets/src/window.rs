@@ -3,13 +3,16 @@
 /// The smallest window in bytes: less is not worth a socket.
 const WINDOW_MIN: usize = 8 << 10;
 /// The largest one: more makes nothing faster between two images.
-const WINDOW_MAX: usize = 256 << 10;
+const WINDOW_MAX: usize = 512 << 10;
 /// A new socket gets this part of what is left.
 const PART: usize = 64;
-/// The other end is told of room once it is this part of the window.
-const TOLD_PART: u32 = 4;
+/// The other end is told of room once it is this part of the window: to be told wakes it up.
+const TOLD_PART: u32 = 2;
 /// Bytes that a datagram counts beside its own, for what is kept with it.
 const DATAGRAM_OVERHEAD: usize = 64;
+
+/// The longest datagram in bytes.
+const DATAGRAM_MAX: usize = u16::MAX as usize;
 
 /// What a datagram of so many bytes counts; it is shorter than 64 KiB.
 pub fn datagram_cost(len: usize) -> u32 {
@@ -54,15 +57,26 @@ pub struct Window {
     left: u32,
     /// That were taken since it was told.
     owed: u32,
+    /// What the other end is to have room for, once all that it has sent was taken.
+    piece: u32,
 }
 
 impl Window {
-    /// All of it.
+    /// All of it, of a connection.
     pub fn new(size: u32) -> Self {
         Self {
             size,
             left: size,
             owed: 0,
+            piece: 1,
+        }
+    }
+
+    /// All of it, of what takes datagrams, which are sent whole.
+    pub fn of_datagrams(size: u32) -> Self {
+        Self {
+            piece: datagram_cost(DATAGRAM_MAX),
+            ..Self::new(size)
         }
     }
 
@@ -82,10 +96,9 @@ impl Window {
     /// So many of those were taken; of how much room the other end is to be told, if of any.
     pub fn taken(&mut self, count: u32) -> Option<u32> {
         self.owed += count;
-        if self.owed < self.size / TOLD_PART {
-            return None;
-        }
-        Some(self.renew())
+        // Who waits for room for its next piece would wait for ever.
+        let is_short = self.left + self.owed == self.size && self.left < self.piece;
+        (is_short || self.owed >= self.size / TOLD_PART).then(|| self.renew())
     }
 
     /// The other end is told of all the room that there is; how much it does not know of.
@@ -169,8 +182,22 @@ mod tests {
     fn no_byte_comes_for_which_there_is_no_room() {
         let mut window = Window::new(1000);
         assert!(window.came(1000) && !window.came(1));
-        assert_eq!((window.taken(100), window.taken(200)), (None, Some(300)));
-        assert!(window.came(300) && !window.came(1));
+        assert_eq!((window.taken(400), window.taken(100)), (None, Some(500)));
+        assert!(window.came(500) && !window.came(1));
+    }
+
+    #[test]
+    fn the_longest_datagram_never_waits_for_ever() {
+        // All that was sent is taken: whatever fits into the window may be sent.
+        for size in [8 << 10, 64 << 10, 100_000, 512 << 10] {
+            let mut window = Window::of_datagrams(size);
+            for cost in [100, 3000, 7000, 100, 65_599, 5000, 60_000] {
+                let cost = size.min(cost);
+                assert!(window.came(cost), "{size} {cost}");
+                let _ = window.taken(cost);
+                assert!(window.left() >= size.min(datagram_cost(DATAGRAM_MAX)));
+            }
+        }
     }
 
     #[test]

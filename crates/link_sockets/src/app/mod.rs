@@ -152,18 +152,13 @@ impl Table {
             return None;
         }
         let window = match kind {
-            Kind::Listener { .. } => 0,
-            _ => self.budget.window()?,
+            Kind::Listener { .. } => Window::new(0),
+            Kind::Datagrams { .. } => Window::of_datagrams(self.budget.window()?),
+            _ => Window::new(self.budget.window()?),
         };
         let number = self.free.pop().unwrap_or(self.places.len() as u32);
         let since = self.now;
-        let place = Place::new(
-            kind,
-            local,
-            peer,
-            Window::new(window),
-            since + STACK_PATIENCE,
-        );
+        let place = Place::new(kind, local, peer, window, since + STACK_PATIENCE);
         match self.places.get_mut(number as usize) {
             Some(free) => *free = place,
             None => self.places.push(place),

@@ -185,7 +185,7 @@ impl Place {
     /// Datagrams are taken and sent anew, by another stack.
     pub fn begin_anew(&mut self) {
         self.is_open = false;
-        self.window = Window::new(self.window.size());
+        self.window = Window::of_datagrams(self.window.size());
         self.credit = Credit::default();
         if let Kind::Datagrams { queue, .. } = &mut self.kind {
             queue.clear();

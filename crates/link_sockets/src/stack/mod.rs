@@ -228,7 +228,10 @@ impl<S: Sockets + 'static> Server<S> {
         drop(shared);
         let window = window.ok_or(Reason::NoPlace)?;
         handle.with(|entry, _| {
-            entry.window = Window::new(window);
+            entry.window = match entry.kind {
+                Kind::Datagrams { .. } => Window::of_datagrams(window),
+                _ => Window::new(window),
+            };
             entry.buffer = buffer;
         });
         Ok(())
