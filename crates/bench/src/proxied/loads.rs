@@ -8,6 +8,8 @@ use crate::http::{self, CLOSE, FILE, LARGE, LARGE_BYTES, Reached, SCRIPT, reache
 use crate::samples::Measure;
 use crate::served::{SERVER, Served};
 use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -21,6 +23,8 @@ const IPERF3_PORT: u16 = 5201;
 /// About as many questions does redis answer in a second, one by one and 16 at once: a run takes as
 /// long as others do.
 const QUESTIONS: [(u64, u32); 2] = [(50_000, 1), (500_000, 16)];
+/// How long redis may take to answer, in looks.
+const ANSWERS: (u32, Duration) = (100, Duration::from_millis(50));
 /// Behind each client, iperf3 listens anew, even if that asked for nothing.
 pub const LISTENS_ANEW: Duration = Duration::from_millis(500);
 
@@ -103,6 +107,7 @@ fn questions(
     add: &mut dyn FnMut(Measure, f64),
 ) -> io::Result<()> {
     served.listens(REDIS_PORT)?;
+    answers(served)?;
     let measures = [[GET, SET, REDIS_CPU], [GET_16, SET_16, REDIS_16_CPU]];
     for ((rate, pipelined), measures) in QUESTIONS.into_iter().zip(measures) {
         let ask = |time: Duration| {
@@ -121,6 +126,24 @@ fn questions(
             .for_each(|(measure, value)| add(measure, value));
     }
     Ok(())
+}
+
+/// Waits until redis answers: slirp4netns takes connections before that.
+fn answers(served: &Served) -> io::Result<()> {
+    let ask = || {
+        let mut connection = served
+            .client
+            .run(|| TcpStream::connect((SERVER, REDIS_PORT)))?;
+        connection.write_all(b"PING\r\n")?;
+        connection.read_exact(&mut [0; b"+PONG\r\n".len()])
+    };
+    for _ in 0..ANSWERS.0 {
+        if ask().is_ok() {
+            return Ok(());
+        }
+        thread::sleep(ANSWERS.1);
+    }
+    ask()
 }
 
 /// Bytes of iperf3, in both directions.
