@@ -153,6 +153,10 @@ pub fn measure(
     for (round, index) in turns(CONTENDERS.len(), plan.rounds) {
         let name = CONTENDERS[index];
         for load in loads::all(folder) {
+            // With questions enough for a figure, redis-benchmark ends without one.
+            if name == SLIRP && load.first == GET {
+                continue;
+            }
             let (round_of, program) = (plan.rounds, load.name());
             say(&format!(
                 "round {} of {round_of}: {name}: {program}",
