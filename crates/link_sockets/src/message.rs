@@ -315,11 +315,11 @@ impl Body {
 /// What is in front of so many bytes of a connection ([`What::Data`]); `None` if a message does not
 /// hold as many.
 pub fn head_of_data(socket: u32, len: usize) -> Option<[u8; HEAD]> {
-    put_kind(kind::DATA, socket, len)
+    head_of(kind::DATA, socket, len)
 }
 
 /// What is in front of a body of this kind.
-fn put_kind(kind: u8, socket: u32, len: usize) -> Option<[u8; HEAD]> {
+fn head_of(kind: u8, socket: u32, len: usize) -> Option<[u8; HEAD]> {
     let [len, len_high] = u16::try_from(len).ok()?.to_le_bytes();
     let [a, b, c, d] = socket.to_le_bytes();
     Some([kind, 0, len, len_high, a, b, c, d])
@@ -343,7 +343,7 @@ impl<'a> Message<'a> {
         let size = HEAD + body.len + data.len();
         let place = place.get_mut(..size)?;
         let (head, rest) = place.split_first_chunk_mut()?;
-        *head = put_kind(kind, self.socket, size - HEAD)?;
+        *head = head_of(kind, self.socket, size - HEAD)?;
         let (front, back) = rest.split_at_mut(body.len);
         front.copy_from_slice(&body.bytes[..body.len]);
         back.copy_from_slice(data);

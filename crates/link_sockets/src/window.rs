@@ -2,7 +2,7 @@
 
 /// The smallest window in bytes: less is not worth a socket.
 const WINDOW_MIN: usize = 8 << 10;
-/// The largest one: more makes nothing faster between two images.
+/// The largest one: with less, who sends waits for whoever is to be woken.
 const WINDOW_MAX: usize = 512 << 10;
 /// A new socket gets this part of what is left.
 const PART: usize = 64;
@@ -10,9 +10,8 @@ const PART: usize = 64;
 const TOLD_PART: u32 = 2;
 /// Bytes that a datagram counts beside its own, for what is kept with it.
 const DATAGRAM_OVERHEAD: usize = 64;
-
-/// The longest datagram in bytes.
-const DATAGRAM_MAX: usize = u16::MAX as usize;
+/// Longest datagram in bytes.
+pub const DATAGRAM_MAX: usize = 64 << 10;
 
 /// What a datagram of so many bytes counts; it is shorter than 64 KiB.
 pub fn datagram_cost(len: usize) -> u32 {

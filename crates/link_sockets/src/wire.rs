@@ -270,9 +270,14 @@ impl Wire {
         most: usize,
         read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
     ) -> Option<Result<&[u8], E>> {
-        let most = most.min(MESSAGE_MAX);
-        let (head, body) = self.place(HEAD + 1)?.split_first_chunk_mut()?;
-        let most = most.min(body.len());
+        if most == 0 {
+            return None;
+        }
+        let most = most.min(self.room(most));
+        if most == 0 {
+            return None;
+        }
+        let (head, body) = self.place(HEAD + most)?.split_first_chunk_mut()?;
         let count = match read(&mut body[..most]) {
             Ok(count) => count.min(most),
             Err(error) => return Some(Err(error)),

@@ -1,6 +1,7 @@
 //! The host's own sockets in the place of a stack's: what is left then is what the proxy itself
 //! costs, and does.
 
+use crate::fill::Fill;
 use crate::link::now;
 use crate::reactor::{self, Reactor, Watched};
 use crate::run::Below;
@@ -170,28 +171,25 @@ impl HostStream {
             filled: 0,
         }
     }
+}
 
-    /// Where bytes may be put that are to leave.
-    pub fn place(&mut self) -> &mut [u8] {
-        self.piece.resize(PIECE_BYTES, 0);
-        &mut self.piece
-    }
-
-    /// So many of them are to leave.
-    pub fn filled(&mut self, count: usize) {
-        self.filled = count.min(self.piece.len());
-    }
-
-    /// Has them leave.
-    ///
-    /// # Errors
-    /// Nothing can be written any more.
-    pub async fn flush(&mut self) -> Result<(), Error> {
+impl Fill for HostStream {
+    async fn room(&mut self) -> Result<(), Error> {
         let filled = std::mem::take(&mut self.filled);
         let piece = std::mem::take(&mut self.piece);
         let written = self.write(&piece[..filled]).await;
         self.piece = piece;
         written
+    }
+
+    fn fill(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+    ) -> Result<Option<usize>, Errno> {
+        self.piece.resize(PIECE_BYTES, 0);
+        let count = read(&mut self.piece)?;
+        self.filled = count.min(PIECE_BYTES);
+        Ok(Some(count))
     }
 }
 

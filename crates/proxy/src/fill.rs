@@ -1,6 +1,6 @@
 //! Connections that a program's bytes are read into, right where they leave from.
 
-use crate::direct::{Direct, HostStream};
+use crate::direct::Direct;
 use link_sockets::Net;
 use net::socket::{Error, Sockets, Stream};
 use rustix::io::Errno;
@@ -40,21 +40,5 @@ impl Fill for link_sockets::Stream {
         read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
     ) -> Result<Option<usize>, Errno> {
         Self::fill(self, read).transpose()
-    }
-}
-
-impl Fill for HostStream {
-    async fn room(&mut self) -> Result<(), Error> {
-        self.flush().await
-    }
-
-    fn fill(
-        &mut self,
-        read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
-    ) -> Result<Option<usize>, Errno> {
-        read(self.place()).map(|count| {
-            self.filled(count);
-            Some(count)
-        })
     }
 }

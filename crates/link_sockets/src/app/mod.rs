@@ -450,9 +450,6 @@ impl Table {
             true => 0,
             false => place.left(),
         };
-        if left == 0 || self.wire.room(left) == 0 {
-            return None;
-        }
         let filled = self.wire.fill(number, left, read)?;
         Some(filled.map(|bytes| {
             place.wrote(bytes);

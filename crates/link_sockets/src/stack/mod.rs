@@ -7,7 +7,7 @@ mod tasks;
 
 use crate::fault::Fault;
 use crate::message::{Message, OWN_MAX, Own, Reason, SOCKETS_MAX, What};
-use crate::window::{Budget, Credit, Window};
+use crate::window::{Budget, Credit, DATAGRAM_MAX, Window};
 use crate::wire::{self, End, Wire};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -314,7 +314,7 @@ impl<S: Sockets + 'static> Server<S> {
         let handle = self.open(number, Kind::datagrams(), window)?;
         let refused = self.denied(Some(local), peer.is_some());
         let refused = refused.map_or(Ok(()), Err);
-        if let Err(why) = refused.and_then(|()| self.equip(&handle, tasks::DATAGRAM_MAX)) {
+        if let Err(why) = refused.and_then(|()| self.equip(&handle, DATAGRAM_MAX as u32)) {
             self.refuse(handle, why);
             return Ok(());
         }

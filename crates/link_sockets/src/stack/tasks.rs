@@ -4,7 +4,7 @@ use super::Server;
 use super::entry::Wish;
 use super::handle::{Handle, Outgoing};
 use crate::arrived::Datagram;
-use crate::window::datagram_cost;
+use crate::window::{DATAGRAM_MAX, datagram_cost};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,9 +14,6 @@ use core::pin::pin;
 use core::task::{Poll, ready};
 use net::socket::{Connected, Ends, Error, Kept, Listener, Sockets, Stream};
 use net::task::{Either, select};
-
-/// Longest datagram in bytes.
-pub const DATAGRAM_MAX: u32 = 64 << 10;
 
 /// Waits until a socket that could not be had is closed.
 pub async fn refused<S: Sockets>(handle: Handle<S>) {
@@ -280,7 +277,7 @@ pub async fn datagrams<S: Sockets, D: net::socket::Datagrams>(
     handle: Handle<S>,
     mut socket: Datagrams<D>,
 ) {
-    let mut buffer = vec![0; DATAGRAM_MAX as usize];
+    let mut buffer = vec![0; DATAGRAM_MAX];
     // One that has come, for which the application has no room yet.
     let mut held: Option<(usize, Ends)> = None;
     loop {
